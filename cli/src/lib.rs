@@ -1,0 +1,1 @@
+//! tandem: a whole local cluster, generate, bench.

@@ -1,0 +1,1 @@
+//! Safetensors shards to device weights: read, convert, upload, streaming.

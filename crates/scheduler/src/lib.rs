@@ -1,0 +1,1 @@
+//! What the next device step should contain.

@@ -1,0 +1,1 @@
+//! Build typed StableHLO, with shardings and donations, and print it.

@@ -1,0 +1,1 @@
+//! Who holds which latent page, recurrent slot and checkpoint.

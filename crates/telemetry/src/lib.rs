@@ -1,0 +1,1 @@
+//! One way to trace, count, and carry trace context across gRPC.

@@ -1,0 +1,1 @@
+//! What both worker roles do: describe, watch, join the membership, drain.

@@ -1,0 +1,1 @@
+//! Turn received state into tokens.

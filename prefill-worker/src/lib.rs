@@ -1,0 +1,1 @@
+//! Turn a prompt into state and hand it over.

@@ -1,0 +1,1 @@
+//! Admit, place, start and relay requests; gRPC, OpenAI HTTP.
