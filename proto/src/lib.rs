@@ -1,1 +1,18 @@
-//! The tandem.v1 contracts, and the one place where raw messages become checked values.
+//! The `tandem.v1` contracts, and the one place where raw messages become checked values.
+//!
+//! Every process speaks through this room. [`v1`] is generated from `proto/tandem/v1`; XX
+//! client asks for, and [`status`] is how every error of every service becomes a gRPC status, and is read back.
+
+pub mod status;
+
+/// Messages, clients and servers generated from `proto/tandem/v1`.
+#[allow(clippy::all, missing_debug_implementations, unreachable_pub)]
+pub mod v1 {
+    tonic::include_proto!("tandem.v1");
+}
+
+/// The encoded `FileDescriptorSet` of all contracts, for reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tandem.bin"));
+
+/// Largest message accepted or sent, in bytes: a prompt of a million tokens fits.
+pub const MESSAGE_LIMIT: usize = 64 << 20;
