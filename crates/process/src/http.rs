@@ -1,0 +1,78 @@
+//! `/health`, `/ready` and `/metrics` of every program.
+
+use std::{
+    future::IntoFuture,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use axum::{
+    Router,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::IntoResponse,
+    routing::get,
+    serve::ListenerExt,
+};
+use telemetry::Meters;
+use tokio::net::TcpListener;
+
+use crate::Drain;
+
+/// Whether a program can serve requests now. Clones are the same switch.
+#[derive(Debug, Clone, Default)]
+pub struct Ready(Arc<AtomicBool>);
+
+impl Ready {
+    /// Not ready.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Turns the switch.
+    pub fn set(&self, ready: bool) {
+        self.0.store(ready, Ordering::Release);
+    }
+
+    /// Reads the switch.
+    pub fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// The three routes; a program may merge its own.
+pub fn routes(meters: Meters, ready: Ready) -> Router {
+    let metrics = move || async move {
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        ([(CONTENT_TYPE, kind)], meters.text())
+    };
+    let readiness = move || async move {
+        if ready.get() {
+            (StatusCode::OK, "ready\n").into_response()
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()
+        }
+    };
+    Router::new()
+        .route("/health", get(|| async { "ok\n" }))
+        .route("/ready", get(readiness))
+        .route("/metrics", get(metrics))
+}
+
+/// Serves until the drain begins, then lets running requests end; the drain's force cuts them off.
+pub async fn serve(listener: TcpListener, routes: Router, drain: Drain) -> std::io::Result<()> {
+    let _work = drain.hold();
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY not set");
+        }
+    });
+    let begun = drain.clone();
+    let server =
+        axum::serve(listener, routes).with_graceful_shutdown(async move { begun.begun().await }).into_future();
+    tokio::select! {
+        served = server => served,
+        () = drain.forced() => Ok(()),
+    }
+}

@@ -1,0 +1,76 @@
+//! Flags of both worker roles.
+
+use std::{path::PathBuf, time::Duration};
+
+use process::observe::Observe;
+use serde::Serialize;
+
+/// Flatten into a worker's flags.
+#[derive(Debug, Clone, clap::Args, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Flags {
+    /// Folder of the checkpoint (config.json, safetensors, tokenizer)
+    #[arg(long, env = "TANDEM_MODEL")]
+    pub model: PathBuf,
+    /// Name the model is served under [default: the folder's name]
+    #[arg(long, env = "TANDEM_MODEL_NAME")]
+    pub model_name: Option<String>,
+    /// This worker's name, unique in its cluster [default: role and process id]
+    #[arg(long, env = "TANDEM_NAME")]
+    pub name: Option<String>,
+    /// Router (host:port) whose membership to join
+    #[arg(long, env = "TANDEM_ROUTER", default_value = "127.0.0.1:50051")]
+    pub router: String,
+    /// Address to serve gRPC on (host:port, port 0 for any)
+    #[arg(long, env = "TANDEM_GRPC", default_value = "127.0.0.1:0")]
+    pub grpc: String,
+    /// Address to serve /health, /ready and /metrics on (host:port, port 0 for any)
+    #[arg(long, env = "TANDEM_HTTP", default_value = "127.0.0.1:0")]
+    pub http: String,
+    /// PJRT plugin (path) [default: the pinned CPU plugin]
+    #[arg(long, env = "TANDEM_PJRT_PLUGIN")]
+    pub pjrt_plugin: Option<PathBuf>,
+    /// Folder that compiled programs are kept in
+    #[arg(long, env = "TANDEM_CACHE", default_value = ".tools/cache")]
+    pub cache: PathBuf,
+    /// Threads the device may use [default: all cores]
+    #[arg(long, env = "TANDEM_THREADS")]
+    pub threads: Option<usize>,
+    /// Tokens a latent page
+    #[arg(long, env = "TANDEM_PAGE_TOKENS", default_value_t = 64)]
+    pub page_tokens: u32,
+    /// Latent pages in all [default: every slot can hold half a context]
+    #[arg(long, env = "TANDEM_PAGES")]
+    pub pages: Option<u32>,
+    /// Sequences held at once
+    #[arg(long, env = "TANDEM_SLOTS", default_value_t = 16)]
+    pub slots: u32,
+    /// Longest context in tokens [default: the model's]
+    #[arg(long, env = "TANDEM_CONTEXT")]
+    pub context: Option<u32>,
+    /// Seconds that running requests get to end in after SIGTERM
+    #[arg(long, env = "TANDEM_GRACE", default_value_t = 30)]
+    pub grace: u64,
+    /// Logs and traces
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub observe: Observe,
+}
+
+impl Flags {
+    /// The name to join under.
+    pub fn worker_name(&self, role: &str) -> String {
+        self.name.clone().unwrap_or_else(|| format!("{role}-{}", std::process::id()))
+    }
+
+    /// The name the model is served under.
+    pub fn served_name(&self) -> String {
+        let folder = || self.model.file_name().map(|name| name.to_string_lossy().into_owned());
+        self.model_name.clone().or_else(folder).unwrap_or_else(|| "model".to_owned())
+    }
+
+    /// How long running requests get after SIGTERM.
+    pub fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace)
+    }
+}

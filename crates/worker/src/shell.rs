@@ -1,0 +1,172 @@
+//! Everything around a worker's own service.
+
+use std::{net::SocketAddr, time::Duration};
+
+use discovery::{Announce, Remote};
+use process::{
+    Drain,
+    grpc::{self, HealthReporter, ServingStatus},
+    http::{self, Ready},
+};
+use proto::v1::{Load, WorkerRecord, worker_server::WorkerServer};
+use telemetry::Meters;
+use tokio::{net::TcpListener, sync::watch};
+use tonic::service::Routes;
+
+use crate::{Flags, Incarnation, WorkerService};
+
+/// How long after saying "I am draining" a worker goes on accepting calls: requests already placed on it arrive.
+const PLACED_ALREADY: Duration = Duration::from_millis(300);
+
+/// Why a worker ended, other than by being asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The gRPC server failed.
+    #[error("grpc server: {0}")]
+    Grpc(#[from] tonic::transport::Error),
+    /// The HTTP server failed.
+    #[error("http server: {0}")]
+    Http(#[from] std::io::Error),
+    /// The registry refused this worker.
+    #[error(transparent)]
+    Registry(#[from] discovery::Error),
+    /// The reflection descriptors are broken.
+    #[error("reflection: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// A worker that is bound and observed, but has no service yet.
+#[derive(Debug)]
+pub struct Shell {
+    /// Made at this start.
+    pub incarnation: Incarnation,
+    /// Where gRPC is served.
+    pub grpc_address: SocketAddr,
+    /// Where HTTP is served.
+    pub http_address: SocketAddr,
+    /// For the role's own metrics.
+    pub meters: Meters,
+    /// When to stop taking work.
+    pub drain: Drain,
+    grpc: TcpListener,
+    http: TcpListener,
+    ready: Ready,
+}
+
+impl Shell {
+    /// Binds gRPC and HTTP, so that a wrong address is an error before anything is loaded.
+    pub async fn bind(flags: &Flags, drain: Drain) -> Result<Self, process::net::BindError> {
+        let (grpc, grpc_address) = process::net::bind("grpc", &flags.grpc).await?;
+        let (http, http_address) = process::net::bind("http", &flags.http).await?;
+        Ok(Self {
+            incarnation: Incarnation::random(),
+            grpc_address,
+            http_address,
+            meters: Meters::new(),
+            drain,
+            grpc,
+            http,
+            ready: Ready::new(),
+        })
+    }
+
+    /// Serves HTTP from now on (not ready), while the worker loads and compiles.
+    pub fn serve_http(self) -> Serving {
+        let routes = http::routes(self.meters.clone(), self.ready.clone());
+        let http = tokio::spawn(http::serve(self.http, routes, self.drain.clone()));
+        Serving {
+            incarnation: self.incarnation,
+            grpc_address: self.grpc_address,
+            http_address: self.http_address,
+            meters: self.meters,
+            drain: self.drain,
+            grpc: self.grpc,
+            ready: self.ready,
+            http,
+        }
+    }
+}
+
+/// A worker whose HTTP is up, and which loads.
+#[derive(Debug)]
+pub struct Serving {
+    /// Made at this start.
+    pub incarnation: Incarnation,
+    /// Where gRPC is served.
+    pub grpc_address: SocketAddr,
+    /// Where HTTP is served.
+    pub http_address: SocketAddr,
+    /// For the role's own metrics.
+    pub meters: Meters,
+    /// When to stop taking work.
+    pub drain: Drain,
+    grpc: TcpListener,
+    ready: Ready,
+    http: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+impl Serving {
+    /// The worker is loaded: serves `services` (the role's own, with health and reflection: see [`grpc::base`]), joins
+    /// the membership, and runs until it is drained. `names` are what health answers for besides the whole server.
+    pub async fn run(
+        self,
+        flags: &Flags,
+        record: WorkerRecord,
+        load: watch::Receiver<Load>,
+        names: &[&str],
+        services: (HealthReporter, Routes),
+    ) -> Result<(), Error> {
+        let (health, routes) = services;
+        let drain = self.drain.clone();
+        let (said, load) = with_draining(load, drain.clone());
+        let service = WorkerService::new(record.clone(), self.incarnation, load.clone(), drain.clone());
+        let routes = routes.add_service(WorkerServer::new(service));
+        for name in ["", "tandem.v1.Worker"].iter().chain(names) {
+            health.set_service_status(name, ServingStatus::Serving).await;
+        }
+        let announced = Remote::new(&flags.router)?;
+        // The server outlives the announcement by a moment: what was placed here before the router knew still arrives.
+        let closing = Drain::new();
+        let server = tokio::spawn(grpc::serve(self.grpc, routes, closing.clone()));
+        self.ready.set(true);
+        tracing::info!(grpc = %self.grpc_address, http = %self.http_address, worker = %record.name, "ready");
+        tokio::select! {
+            refused = announced.announce(record, load) => return Err(refused.into()),
+            () = async { drain.begun().await; tokio::time::sleep(PLACED_ALREADY).await } => {}
+        }
+        self.ready.set(false);
+        for name in ["", "tandem.v1.Worker"].iter().chain(names) {
+            health.set_service_status(name, ServingStatus::NotServing).await;
+        }
+        closing.begin();
+        let whole = closing.finish(flags.grace()).await;
+        drain.finish(if whole { Duration::from_secs(1) } else { Duration::ZERO }).await;
+        said.abort();
+        if let Ok(served) = server.await {
+            served?;
+        }
+        if let Ok(served) = self.http.await {
+            served?;
+        }
+        Ok(())
+    }
+}
+
+/// The engine's load, with `draining` set from the moment the drain begins.
+fn with_draining(
+    mut load: watch::Receiver<Load>,
+    drain: Drain,
+) -> (tokio::task::JoinHandle<()>, watch::Receiver<Load>) {
+    let (said, heard) = watch::channel(*load.borrow_and_update());
+    let task = tokio::spawn(async move {
+        loop {
+            let draining = drain.has_begun();
+            said.send_replace(Load { draining, ..*load.borrow_and_update() });
+            tokio::select! {
+                changed = load.changed() => if changed.is_err() { return },
+                () = drain.begun(), if !draining => {}
+            }
+        }
+    });
+    (task, heard)
+}
