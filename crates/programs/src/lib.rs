@@ -1,1 +1,20 @@
 //! From a model, a phase, a shape bucket and a mesh to the program that runs it.
+//!
+//! `engine` calls in once for every shape it will run and binds the arguments by what they mean ([`ArgKind`]), never by
+//! position. This room calls `model` for the arrangement of layers and `stablehlo` for the text; it does no I/O.
+
+mod assembly;
+mod error;
+mod ladder;
+mod mesh;
+mod program;
+pub mod sampling;
+mod transfer;
+
+pub use assembly::Assembly;
+pub use error::Error;
+pub use ladder::ShapeLadder;
+pub use mesh::Mesh;
+pub use model::weights::{self, WeightSpec};
+pub use program::{Arg, ArgKind, Input, Options, Output, Program, Res, ResKind, StateArray};
+pub use stablehlo::{DType, Type};

@@ -1,0 +1,82 @@
+use crate::Error;
+
+/// Every shape the engine compiles before it is ready, and the sizes of the state arrays all programs share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShapeLadder {
+    /// Prefill chunk lengths in tokens, ascending. The largest is the step of the absolute grid; smaller ones serve
+    /// only the last, partial chunk of a prompt.
+    pub chunks: Vec<u32>,
+    /// Decode batch sizes in sequences, ascending, each at least 2.
+    pub batches: Vec<u32>,
+    /// Longest sequence in tokens, prompt and output together.
+    pub context: u32,
+    /// Tokens in one latent page.
+    pub page_tokens: u32,
+    /// Latent pages that can be leased; one more is allocated as trash.
+    pub pages: u32,
+    /// Slots that can be leased; one more is allocated as trash.
+    pub slots: u32,
+}
+
+impl ShapeLadder {
+    /// Refuses ladders that no program could be made for.
+    ///
+    /// # Errors
+    /// [`Error::Ladder`] naming the field.
+    pub fn check(&self) -> Result<(), Error> {
+        let fail = |field, reason: &str| Err(Error::Ladder { field, reason: reason.to_owned() });
+        let ascending = |values: &[u32]| values.windows(2).all(|w| w[0] < w[1]);
+        if self.chunks.is_empty() || !ascending(&self.chunks) || self.chunks[0] == 0 {
+            return fail("chunks", "must be ascending lengths of at least 1 token");
+        }
+        if !ascending(&self.batches) || self.batches.first().is_some_and(|&batch| batch < 2) {
+            return fail("batches", "must be ascending sizes of at least 2 sequences");
+        }
+        if self.context == 0 || self.context > i32::MAX as u32 {
+            return fail("context", "must be at least 1 token and fit 31 bits");
+        }
+        if self.page_tokens == 0 {
+            return fail("page_tokens", "must be at least 1");
+        }
+        if self.pages == 0 || self.slots == 0 {
+            return fail(if self.pages == 0 { "pages" } else { "slots" }, "must be at least 1");
+        }
+        Ok(())
+    }
+
+    /// Entries of one sequence's page table.
+    #[must_use]
+    pub fn pages_per_sequence(&self) -> u32 {
+        self.context.div_ceil(self.page_tokens)
+    }
+
+    /// Index of the page that padded rows write to; also the number of leasable pages.
+    #[must_use]
+    pub fn trash_page(&self) -> u32 {
+        self.pages
+    }
+
+    /// Index of the slot that padded rows use; also the number of leasable slots.
+    #[must_use]
+    pub fn trash_slot(&self) -> u32 {
+        self.slots
+    }
+
+    /// Chunk length of the absolute grid.
+    #[must_use]
+    pub fn grid(&self) -> u32 {
+        self.chunks.last().copied().unwrap_or(1)
+    }
+
+    /// The shortest chunk program that holds `tokens`, if any.
+    #[must_use]
+    pub fn chunk_for(&self, tokens: u32) -> Option<u32> {
+        self.chunks.iter().copied().find(|&chunk| chunk >= tokens)
+    }
+
+    /// The smallest batch program that holds `rows`, if any.
+    #[must_use]
+    pub fn batch_for(&self, rows: u32) -> Option<u32> {
+        self.batches.iter().copied().find(|&batch| batch >= rows)
+    }
+}
