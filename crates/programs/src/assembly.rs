@@ -6,6 +6,7 @@ use model::weights::WeightSpec;
 use stablehlo::{ArgAttrs, DType, Func, Module, Sharding, Value};
 
 use crate::program::array;
+use crate::sampling::Drawn;
 use crate::{
     Arg, ArgKind, Error, Input, Mesh, Output, Program, Res, ResKind, ShapeLadder, StateArray, Type,
 };
@@ -59,12 +60,14 @@ impl Assembly {
 
     /// A weight declared before. An unknown name makes [`Assembly::finish`] fail.
     #[must_use]
-    pub fn weight(&self, name: &str) -> Option<Value> {
-        let found = self.weights.borrow().get(name).copied();
-        if found.is_none() {
-            self.missing.borrow_mut().get_or_insert_with(|| name.to_owned());
+    pub fn weight(&self, name: &str) -> Value {
+        match self.weights.borrow().get(name) {
+            Some(&value) => value,
+            None => {
+                self.missing.borrow_mut().get_or_insert_with(|| name.to_owned());
+                self.f.scalar(0f32)
+            }
         }
-        found
     }
 
     /// Declares a state array that the program gives back with [`Assembly::state_result`], in the same buffer.
@@ -92,6 +95,14 @@ impl Assembly {
     /// Gives a value to the caller.
     pub fn output(&self, what: Output, value: Value) {
         self.result(&format!("output.{}", what.name()), ResKind::Output(what), value);
+    }
+
+    /// Gives what was drawn to the caller.
+    pub(crate) fn drawn(&self, drawn: &Drawn) {
+        self.output(Output::Sampled, drawn.tokens);
+        self.output(Output::ChosenLogprob, drawn.chosen_logprob);
+        self.output(Output::TopIds, drawn.top_ids);
+        self.output(Output::TopLogprobs, drawn.top_logprobs);
     }
 
     /// Prints the program.

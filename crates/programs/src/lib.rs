@@ -3,18 +3,26 @@
 //! `engine` calls in once for every shape it will run and binds the arguments by what they mean ([`ArgKind`]), never by
 //! position. This room calls `model` for the arrangement of layers and `stablehlo` for the text; it does no I/O.
 
+mod arrangement;
 mod assembly;
+mod decode;
 mod error;
 mod ladder;
+mod layers;
 mod mesh;
+#[cfg(test)]
+mod on_cpu;
+mod prefill;
 mod program;
 pub mod sampling;
-mod transfer;
+pub mod transfer;
 
 pub use assembly::Assembly;
+pub use decode::decode;
 pub use error::Error;
 pub use ladder::ShapeLadder;
 pub use mesh::Mesh;
 pub use model::weights::{self, WeightSpec};
+pub use prefill::prefill;
 pub use program::{Arg, ArgKind, Input, Options, Output, Program, Res, ResKind, StateArray};
 pub use stablehlo::{DType, Type};
