@@ -1,12 +1,19 @@
 //! The `tandem.v1` contracts, and the one place where raw messages become checked values.
 //!
-//! Every process speaks through this room. [`v1`] is generated from `proto/tandem/v1`; XX
+//! Every process speaks through this room. [`v1`] is generated from `proto/tandem/v1`; [`sampling`] carries what a
 //! client asks for, and [`status`] is how every error of every service becomes a gRPC status, and is read back.
 
+pub mod sampling;
 pub mod status;
 
 /// Messages, clients and servers generated from `proto/tandem/v1`.
-#[allow(clippy::all, missing_debug_implementations, unreachable_pub)]
+#[allow(
+    clippy::all,
+    clippy::too_many_lines,
+    clippy::or_fun_call,
+    missing_debug_implementations,
+    unreachable_pub
+)]
 pub mod v1 {
     tonic::include_proto!("tandem.v1");
 }

@@ -70,7 +70,10 @@ impl Fault {
             reason,
             message: status.message().to_owned(),
             field: info.and_then(|info| info.metadata.get("field").cloned()),
-            retry_after: details.retry_info().and_then(|retry| retry.retry_delay).or_else(|| retry_advice(reason)),
+            retry_after: details
+                .retry_info()
+                .and_then(|retry| retry.retry_delay)
+                .or_else(|| retry_advice(reason)),
         }
     }
 }

@@ -85,7 +85,9 @@ impl Announce for Remote {
             let began = tokio::time::Instant::now();
             let Err(status) = self.stay(&record, &mut load).await;
             let reason = status.message().to_owned();
-            if let ErrorReason::InvalidField | ErrorReason::StaleIncarnation = Fault::from_status(&status).reason {
+            if let ErrorReason::InvalidField | ErrorReason::StaleIncarnation =
+                Fault::from_status(&status).reason
+            {
                 return Error::Refused { address: self.address.clone(), reason };
             }
             if began.elapsed() > LONGEST_PAUSE {

@@ -26,7 +26,11 @@ impl MembershipService {
         Self { registry, lease }
     }
 
-    async fn beats(self, mut beats: Streaming<JoinRequest>, answers: tokio::sync::mpsc::Sender<Result<JoinResponse, Status>>) {
+    async fn beats(
+        self,
+        mut beats: Streaming<JoinRequest>,
+        answers: tokio::sync::mpsc::Sender<Result<JoinResponse, Status>>,
+    ) {
         let mut seat: Option<Seat> = None;
         loop {
             let beat = match timeout(self.lease, beats.next()).await {
@@ -55,7 +59,9 @@ impl MembershipService {
                     .map_err(|error| Fault::invalid("record", error.to_string()).to_status())?;
                 *seat = Some(taken);
             }
-            (None, None) => return Err(Fault::invalid("record", "the first message carries the record").to_status()),
+            (None, None) => {
+                return Err(Fault::invalid("record", "the first message carries the record").to_status());
+            }
             (None, Some(held)) => {
                 if !held.renew(load) {
                     let message = "a newer start of this worker has joined";
@@ -71,7 +77,10 @@ impl MembershipService {
 impl Membership for MembershipService {
     type JoinStream = Pin<Box<dyn Stream<Item = Result<JoinResponse, Status>> + Send>>;
 
-    async fn join(&self, request: Request<Streaming<JoinRequest>>) -> Result<Response<Self::JoinStream>, Status> {
+    async fn join(
+        &self,
+        request: Request<Streaming<JoinRequest>>,
+    ) -> Result<Response<Self::JoinStream>, Status> {
         let (answers, stream) = tokio::sync::mpsc::channel(4);
         tokio::spawn(self.clone().beats(request.into_inner(), answers));
         Ok(Response::new(Box::pin(ReceiverStream::new(stream))))

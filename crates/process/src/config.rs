@@ -3,7 +3,7 @@
 
 use std::{env, ffi::OsString, fs, io, path::PathBuf};
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use serde::Serialize;
 use serde_yaml_ng::{Mapping, Value};
 
@@ -124,9 +124,9 @@ fn flag_value(args: &[OsString], name: &str) -> Option<OsString> {
 
 fn given(args: &[OsString], key: &str) -> bool {
     let flag = format!("--{key}");
-    args.iter().filter_map(|arg| arg.to_str()).any(|arg| {
-        arg.strip_prefix(&flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
-    })
+    args.iter()
+        .filter_map(|arg| arg.to_str())
+        .any(|arg| arg.strip_prefix(&flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
 }
 
 #[cfg(test)]

@@ -49,6 +49,17 @@ impl Drain {
         Ok(drain)
     }
 
+    /// Also begins when stdin ends, which happens when the process at its other side dies, however it dies.
+    pub fn begin_with_stdin(&self) {
+        let drain = self.clone();
+        // A blocking read can't be cancelled: a thread of its own does not hold up the runtime's end.
+        std::thread::spawn(move || {
+            let ended = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+            tracing::info!(?ended, "stdin ended: draining");
+            drain.begin();
+        });
+    }
+
     /// Stops taking work.
     pub fn begin(&self) {
         self.begun.cancel();

@@ -23,7 +23,11 @@ pub fn base(descriptors: &'static [u8]) -> Result<(HealthReporter, Routes), toni
 }
 
 /// Serves until the drain begins, then lets running calls end; the drain's force cuts them off.
-pub async fn serve(listener: TcpListener, routes: Routes, drain: Drain) -> Result<(), tonic::transport::Error> {
+pub async fn serve(
+    listener: TcpListener,
+    routes: Routes,
+    drain: Drain,
+) -> Result<(), tonic::transport::Error> {
     let _work = drain.hold();
     let incoming = Nodelay::new(listener);
     let server = Server::builder()

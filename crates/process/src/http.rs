@@ -69,8 +69,9 @@ pub async fn serve(listener: TcpListener, routes: Router, drain: Drain) -> std::
         }
     });
     let begun = drain.clone();
-    let server =
-        axum::serve(listener, routes).with_graceful_shutdown(async move { begun.begun().await }).into_future();
+    let server = axum::serve(listener, routes)
+        .with_graceful_shutdown(async move { begun.begun().await })
+        .into_future();
     tokio::select! {
         served = server => served,
         () = drain.forced() => Ok(()),

@@ -1,4 +1,4 @@
-//! Flags about logs and traces that every program has.
+//! Flags that every program has: logs, traces, where the configuration comes from, and when to stop.
 
 use serde::Serialize;
 use telemetry::{LogFormat, Options, Tracing};
@@ -16,6 +16,10 @@ pub struct Observe {
     /// OTLP gRPC endpoint for traces, such as http://127.0.0.1:4317
     #[arg(long, env = "TANDEM_OTLP")]
     pub otlp: Option<String>,
+    /// Stop when stdin ends: a supervisor that dies takes its processes along
+    #[arg(long)]
+    #[serde(skip)]
+    pub stop_with_stdin: bool,
     /// YAML file with any of these keys
     #[arg(long, env = "TANDEM_CONFIG")]
     #[serde(skip)]

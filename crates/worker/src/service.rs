@@ -4,8 +4,8 @@ use std::pin::Pin;
 
 use process::Drain;
 use proto::v1::{
-    DescribeRequest, DescribeResponse, DrainRequest, DrainResponse, Load, WatchRequest, WatchResponse, WorkerRecord,
-    worker_server::Worker,
+    DescribeRequest, DescribeResponse, DrainRequest, DrainResponse, Load, WatchRequest, WatchResponse,
+    WorkerRecord, worker_server::Worker,
 };
 use tokio::sync::watch;
 use tokio_stream::{Stream, StreamExt, wrappers::WatchStream};
@@ -24,7 +24,12 @@ pub struct WorkerService {
 
 impl WorkerService {
     /// `load` is what the worker says of itself, draining included.
-    pub fn new(record: WorkerRecord, incarnation: Incarnation, load: watch::Receiver<Load>, drain: Drain) -> Self {
+    pub fn new(
+        record: WorkerRecord,
+        incarnation: Incarnation,
+        load: watch::Receiver<Load>,
+        drain: Drain,
+    ) -> Self {
         Self { record, incarnation, load, drain }
     }
 }

@@ -129,7 +129,13 @@ impl Serving {
         let closing = Drain::new();
         let server = tokio::spawn(grpc::serve(self.grpc, routes, closing.clone()));
         self.ready.set(true);
-        tracing::info!(grpc = %self.grpc_address, http = %self.http_address, worker = %record.name, "ready");
+        tracing::info!(
+            worker = record.name,
+            grpc = record.grpc_address,
+            http = record.http_address,
+            data = (!record.data_endpoint.is_empty()).then_some(&record.data_endpoint),
+            "ready"
+        );
         tokio::select! {
             refused = announced.announce(record, load) => return Err(refused.into()),
             () = async { drain.begun().await; tokio::time::sleep(PLACED_ALREADY).await } => {}
