@@ -53,6 +53,14 @@ impl Fields {
         }
     }
 
+    /// A whole number, 0 included.
+    pub(super) fn count(&self, names: &[&'static str]) -> Result<usize, Error> {
+        match self.find(names) {
+            Some((_, value)) if value.as_u64() == Some(0) => Ok(0),
+            _ => self.size(names),
+        }
+    }
+
     /// A finite number, or the default when absent.
     pub(super) fn number(&self, names: &[&'static str], default: f64) -> Result<f64, Error> {
         let Some((name, value)) = self.find(names) else {

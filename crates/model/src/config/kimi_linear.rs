@@ -96,7 +96,7 @@ fn read_mla(fields: &Fields) -> Result<Mla, Error> {
     Ok(Mla {
         heads: fields.size(&["num_attention_heads"])?,
         kv_lora: fields.size(&["kv_lora_rank"])?,
-        rope: fields.size(&["qk_rope_head_dim"])?,
+        rope: fields.count(&["qk_rope_head_dim"])?,
         nope: fields.size(&["qk_nope_head_dim"])?,
         value: fields.size(&["v_head_dim"])?,
         q_lora: fields.optional_size(&["q_lora_rank"])?,
@@ -113,15 +113,10 @@ fn read_moe(fields: &Fields) -> Result<Moe, Error> {
             "is more than num_experts",
         ));
     }
-    let shared = match fields.find(&["num_shared_experts", "n_shared_experts"]) {
-        Some((_, value)) if value.as_u64() == Some(0) => 0,
-        Some(_) => fields.size(&["num_shared_experts", "n_shared_experts"])?,
-        None => 0,
-    };
     Ok(Moe {
         experts,
         top_k,
-        shared,
+        shared: fields.count(&["num_shared_experts", "n_shared_experts"])?,
         inner: fields.size(&["moe_intermediate_size"])?,
         scale: fields.number(&["routed_scaling_factor"], 1.0)?,
         renormalise: fields.flag(&["moe_renormalize", "norm_topk_prob"], true)?,

@@ -84,7 +84,7 @@ fn layer_parts(config: &ModelConfig, layer: usize) -> Vec<Part> {
     parts.push(Part::new("ffn_norm", &[hidden], norm("post_attention_layernorm")));
     match (kind.ffn, &config.moe) {
         (Ffn::Moe, Some(moe)) => moe_parts(moe, hidden, &at, &mut parts),
-        _ => dense(&format!("{at}.mlp"), config.dense_inner, hidden, &mut parts),
+        _ => dense(&at, config.dense_inner, hidden, &mut parts),
     }
     parts
 }
@@ -183,17 +183,13 @@ fn mla(config: &ModelConfig, at: &str, parts: &mut Vec<Part>) {
 
 /// A gated network: `in` holds the gate rows, then the up rows.
 fn dense(at: &str, inner: usize, hidden: usize, parts: &mut Vec<Part>) {
-    let matrix = |name: &str, dims: &[usize]| tensor(&format!("{at}.{name}.weight"), dims);
-    let rows = vec![
-        matrix("gate_proj", &[inner, hidden]),
-        matrix("up_proj", &[inner, hidden]),
-    ];
+    // `transformers` renames the feed-forward of every layer when it saves, dense ones included.
+    let matrix = |name: &str, dims: &[usize]| {
+        Source::tensor(["mlp", "block_sparse_moe"].map(|room| format!("{at}.{room}.{name}.weight")), dims)
+    };
+    let rows = vec![matrix("gate_proj", &[inner, hidden]), matrix("up_proj", &[inner, hidden])];
     parts.push(Part::new("dense.in", &[2 * inner, hidden], Source::Join(rows)));
-    parts.push(Part::new(
-        "dense.out",
-        &[hidden, inner],
-        matrix("down_proj", &[hidden, inner]),
-    ));
+    parts.push(Part::new("dense.out", &[hidden, inner], matrix("down_proj", &[hidden, inner])));
 }
 
 fn moe_parts(moe: &Moe, hidden: usize, at: &str, parts: &mut Vec<Part>) {
