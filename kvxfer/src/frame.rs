@@ -1,0 +1,224 @@
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::key::{Direction, TransferKey};
+use crate::layout::Layout;
+use crate::reason::{MOST_TEXT, Reason};
+use crate::segment::{Projection, SegmentId};
+use crate::ticket::{Incarnation, Receipt, TicketId};
+
+mod parse;
+mod reader;
+
+pub(crate) use parse::FrameError;
+pub(crate) use reader::FrameReader;
+
+/// First bytes of a greeting: protocol and its version.
+pub(crate) const MAGIC: [u8; 8] = *b"TNDMKV\x00\x01";
+/// Longest head: what a frame has beside a segment's payload.
+pub(crate) const MOST_HEAD: usize = 256;
+/// Bytes of the length field and of the tag around a frame's body.
+pub(crate) const LENGTH: usize = 4;
+pub(crate) const TAG: usize = 8;
+/// Kind and four numbers, whatever the kind.
+pub(crate) const SEGMENT_ID: usize = 13;
+
+/// What a sender opens with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) ticket: TicketId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) state_pos: u32,
+    pub(crate) layout: Layout,
+    /// HMAC-SHA256 of all of the above, keyed with the ticket's secret.
+    pub(crate) proof: [u8; 32],
+}
+
+/// Everything that crosses the wire. Each frame is
+///
+/// ```text
+/// length u32 | kind u8 | fields | tag u64 [| payload]
+/// ```
+///
+/// little-endian; `length` counts kind to tag, never the payload, whose length is a segment frame's field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// To the receiver.
+    Hello(Hello),
+    /// To the receiver. `sequence` numbers segments from 0; a segment sent again keeps its number.
+    Segment { sequence: u32, id: SegmentId, digest: u128, payload: Bytes },
+    /// To the receiver: that was all.
+    Commit { state_pos: u32, incarnation: Incarnation, sent: Receipt },
+    /// To the sender: so many bytes of payload may be unacknowledged.
+    Welcome { window: u64 },
+    /// To the sender: the sink took this segment; its bytes are credit again.
+    Ack { sequence: u32 },
+    /// To the sender: the digest did not match, send it again.
+    Again { sequence: u32 },
+    /// To the sender: the state is in use from here on.
+    Committed(Receipt),
+    /// Either way: alive, with nothing to say.
+    Heartbeat,
+    /// Either way: over, and why.
+    Abort(Reason),
+}
+
+pub(crate) mod kind {
+    pub(crate) const HELLO: u8 = 1;
+    pub(crate) const SEGMENT: u8 = 2;
+    pub(crate) const COMMIT: u8 = 3;
+    pub(crate) const WELCOME: u8 = 4;
+    pub(crate) const ACK: u8 = 5;
+    pub(crate) const AGAIN: u8 = 6;
+    pub(crate) const COMMITTED: u8 = 7;
+    pub(crate) const HEARTBEAT: u8 = 8;
+    pub(crate) const ABORT: u8 = 9;
+}
+
+impl Hello {
+    /// What the proof is over.
+    pub(crate) fn unproven(&self) -> BytesMut {
+        let mut out = BytesMut::with_capacity(MOST_HEAD);
+        out.put_slice(&MAGIC);
+        out.put_slice(&self.ticket.0);
+        out.put_slice(&self.incarnation.0);
+        out.put_u32_le(self.state_pos);
+        for (_, field) in self.layout.fields() {
+            out.put_u32_le(field);
+        }
+        out
+    }
+}
+
+impl SegmentId {
+    pub(crate) fn encoded(&self) -> [u8; SEGMENT_ID] {
+        let (kind, numbers) = match *self {
+            SegmentId::Latents { layer, first_token, tokens } => (0, [layer, first_token, tokens]),
+            SegmentId::Recurrent { layer, first_head, heads } => (1, [layer, first_head, heads]),
+            SegmentId::Tail { layer, which: Projection::Query } => (2, [layer, 0, 0]),
+            SegmentId::Tail { layer, which: Projection::Key } => (2, [layer, 1, 0]),
+            SegmentId::Tail { layer, which: Projection::Value } => (2, [layer, 2, 0]),
+            SegmentId::Sampling => (3, [0, 0, 0]),
+        };
+        let mut out = [kind; SEGMENT_ID];
+        for (place, number) in out[1..].chunks_exact_mut(4).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        out
+    }
+}
+
+impl Frame {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Frame::Hello(_) => "hello",
+            Frame::Segment { .. } => "segment",
+            Frame::Commit { .. } => "commit",
+            Frame::Welcome { .. } => "welcome",
+            Frame::Ack { .. } => "ack",
+            Frame::Again { .. } => "again",
+            Frame::Committed(_) => "committed",
+            Frame::Heartbeat => "heartbeat",
+            Frame::Abort(_) => "abort",
+        }
+    }
+
+    fn put_body(&self, out: &mut BytesMut) {
+        match self {
+            Frame::Hello(hello) => {
+                out.put_u8(kind::HELLO);
+                out.put_slice(&hello.unproven());
+                out.put_slice(&hello.proof);
+            }
+            Frame::Segment { sequence, id, digest, payload } => {
+                out.put_u8(kind::SEGMENT);
+                out.put_u32_le(*sequence);
+                out.put_slice(&id.encoded());
+                out.put_u128_le(*digest);
+                out.put_u64_le(payload.len() as u64);
+            }
+            Frame::Commit { state_pos, incarnation, sent } => {
+                out.put_u8(kind::COMMIT);
+                out.put_u32_le(*state_pos);
+                out.put_slice(&incarnation.0);
+                put_receipt(out, sent);
+            }
+            Frame::Welcome { window } => {
+                out.put_u8(kind::WELCOME);
+                out.put_u64_le(*window);
+            }
+            Frame::Ack { sequence } => {
+                out.put_u8(kind::ACK);
+                out.put_u32_le(*sequence);
+            }
+            Frame::Again { sequence } => {
+                out.put_u8(kind::AGAIN);
+                out.put_u32_le(*sequence);
+            }
+            Frame::Committed(receipt) => {
+                out.put_u8(kind::COMMITTED);
+                put_receipt(out, receipt);
+            }
+            Frame::Heartbeat => out.put_u8(kind::HEARTBEAT),
+            Frame::Abort(reason) => {
+                let (code, text) = reason.parts();
+                let text = &text[..text.floor_char_boundary(MOST_TEXT)];
+                out.put_u8(kind::ABORT);
+                out.put_u8(code);
+                out.put_u8(text.len() as u8);
+                out.put_slice(text.as_bytes());
+            }
+        }
+    }
+}
+
+fn put_receipt(out: &mut BytesMut, receipt: &Receipt) {
+    out.put_u32_le(receipt.segments);
+    out.put_u64_le(receipt.bytes);
+}
+
+/// Numbers and tags the frames of one direction; the same on both ends of it.
+#[derive(Debug)]
+pub(crate) struct Tagger {
+    key: TransferKey,
+    direction: Direction,
+    next: u64,
+}
+
+impl Tagger {
+    pub(crate) fn new(direction: Direction) -> Tagger {
+        Tagger { key: TransferKey::unkeyed(), direction, next: 0 }
+    }
+
+    /// Frame 0 of either direction comes before the two ends know that they share a key, so it has none.
+    pub(crate) fn trust(&mut self, key: TransferKey) {
+        self.key = key;
+    }
+
+    /// The number and the tag of the direction's next frame, whose head this is.
+    fn next(&mut self, head: &[u8]) -> (u64, u64) {
+        let number = self.next;
+        self.next += 1;
+        let tag = match number {
+            0 => TransferKey::unkeyed().tag(self.direction, number, head),
+            _ => self.key.tag(self.direction, number, head),
+        };
+        (number, tag)
+    }
+
+    /// Writes the frame's head; a segment's payload follows it on the wire.
+    pub(crate) fn head(&mut self, frame: &Frame) -> Bytes {
+        let mut body = BytesMut::with_capacity(MOST_HEAD);
+        frame.put_body(&mut body);
+        self.around(&body)
+    }
+
+    /// Length and tag around a frame's body.
+    pub(crate) fn around(&mut self, body: &[u8]) -> Bytes {
+        let mut out = BytesMut::with_capacity(LENGTH + body.len() + TAG);
+        out.put_u32_le((body.len() + TAG) as u32);
+        out.put_slice(body);
+        let (_, tag) = self.next(&out);
+        out.put_u64_le(tag);
+        out.freeze()
+    }
+}

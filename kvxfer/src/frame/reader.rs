@@ -1,0 +1,118 @@
+use bytes::buf::Limit;
+use bytes::{Buf, BufMut, BytesMut};
+
+use super::parse::{self, FrameError, Parsed};
+use super::{Frame, LENGTH, MOST_HEAD, TAG, Tagger};
+use crate::key::{Direction, TransferKey};
+use crate::manifest::Manifest;
+use crate::segment::SegmentId;
+
+/// Read at once while looking for heads. Small, since a payload's bytes caught in it are copied once.
+const HEADS_AT_ONCE: usize = 8 << 10;
+
+/// Turns a stream's bytes into frames, treating every byte as hostile: a head has a bounded length, a payload only the
+/// length that the manifest gives its segment, and nothing is allocated before that is known.
+///
+/// Bytes go where [`FrameReader::space`] says, so payloads land in their own buffer without a copy; then
+/// [`FrameReader::next`] is asked until it has no more.
+#[derive(Debug)]
+pub(crate) struct FrameReader {
+    tagger: Tagger,
+    /// Known once the greeting is accepted; no segment passes before.
+    manifest: Option<Manifest>,
+    heads: BytesMut,
+    body: Option<Body>,
+}
+
+/// A segment whose payload is arriving.
+#[derive(Debug)]
+struct Body {
+    sequence: u32,
+    id: SegmentId,
+    digest: u128,
+    payload: BytesMut,
+    length: usize,
+}
+
+impl FrameReader {
+    pub(crate) fn new(direction: Direction) -> FrameReader {
+        FrameReader { tagger: Tagger::new(direction), manifest: None, heads: BytesMut::new(), body: None }
+    }
+
+    /// From frame 1 on, tags are keyed and segments of this manifest are read.
+    pub(crate) fn trust(&mut self, key: TransferKey, manifest: Manifest) {
+        self.tagger.trust(key);
+        self.manifest = Some(manifest);
+    }
+
+    /// Where the stream's next bytes go; never empty.
+    pub(crate) fn space(&mut self) -> Limit<&mut BytesMut> {
+        match &mut self.body {
+            Some(body) => {
+                let left = body.length - body.payload.len();
+                (&mut body.payload).limit(left)
+            }
+            None => {
+                self.heads.reserve(HEADS_AT_ONCE);
+                let left = HEADS_AT_ONCE.max(2 * MOST_HEAD);
+                (&mut self.heads).limit(left)
+            }
+        }
+    }
+
+    /// Payload bytes allocated for a segment that is still arriving.
+    pub(crate) fn staged(&self) -> u64 {
+        self.body.as_ref().map_or(0, |body| body.length as u64)
+    }
+
+    /// The next whole frame, if its bytes are all there.
+    pub(crate) fn next(&mut self) -> Result<Option<Frame>, FrameError> {
+        if self.body.is_none() {
+            match self.head()? {
+                Some(Parsed::Whole(frame)) => return Ok(Some(frame)),
+                Some(Parsed::Segment { sequence, id, digest, length }) => {
+                    self.open(sequence, id, digest, length)?;
+                }
+                None => return Ok(None),
+            }
+        }
+        match self.body.take_if(|body| body.payload.len() == body.length) {
+            Some(Body { sequence, id, digest, payload, .. }) => {
+                Ok(Some(Frame::Segment { sequence, id, digest, payload: payload.freeze() }))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn head(&mut self) -> Result<Option<Parsed>, FrameError> {
+        let Some(&length) = self.heads.first_chunk::<LENGTH>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(length);
+        let whole = LENGTH + length as usize;
+        if length as usize <= TAG || whole > MOST_HEAD {
+            return Err(FrameError::Head(length));
+        }
+        if self.heads.len() < whole {
+            return Ok(None);
+        }
+        let mut head = self.heads.split_to(whole);
+        let tag = head.split_off(whole - TAG).get_u64_le();
+        let (number, expected) = self.tagger.next(&head);
+        if tag != expected {
+            return Err(FrameError::Tag(number));
+        }
+        parse::body(&head[LENGTH..]).map(Some)
+    }
+
+    fn open(&mut self, sequence: u32, id: SegmentId, digest: u128, length: u64) -> Result<(), FrameError> {
+        let manifest = self.manifest.as_ref().ok_or(FrameError::Early)?;
+        manifest.check(&id, length)?;
+        let length = length as usize;
+        let mut payload = BytesMut::with_capacity(length);
+        let here = length.min(self.heads.len());
+        payload.extend_from_slice(&self.heads.split_to(here));
+        self.body = Some(Body { sequence, id, digest, payload, length });
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+use std::collections::BTreeMap;
+
+use super::Manifest;
+use crate::segment::{Projection, SegmentId};
+
+/// Which of a manifest's parts have arrived: each must come exactly once.
+#[derive(Debug)]
+pub(crate) struct Coverage {
+    manifest: Manifest,
+    latents: Vec<Ranges>,
+    recurrent: Vec<Ranges>,
+    /// [layer][q, k, v]
+    tails: Vec<[bool; 3]>,
+    sampling: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClaimError {
+    /// Some of it came before.
+    Twice,
+    /// The ranges came in so wild an order that tracking them would cost memory without bound.
+    Scattered,
+}
+
+/// Disjoint ranges in one layer; an honest sender's merge into one or two.
+const MOST_RANGES: usize = 1024;
+
+/// Covered ranges: start -> end.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<u32, u32>);
+
+impl Ranges {
+    fn claim(&mut self, first: u32, count: u32) -> Result<(), ClaimError> {
+        let (mut start, mut end) = (first, first + count);
+        let before = self.0.range(..end).next_back().map(|(&s, &e)| (s, e));
+        if let Some((s, e)) = before {
+            if e > start {
+                return Err(ClaimError::Twice);
+            }
+            if e == start {
+                self.0.remove(&s);
+                start = s;
+            }
+        }
+        if let Some(after) = self.0.remove(&end) {
+            end = after;
+        }
+        if self.0.len() >= MOST_RANGES {
+            return Err(ClaimError::Scattered);
+        }
+        self.0.insert(start, end);
+        Ok(())
+    }
+
+    /// The first unit of `units` that is not covered.
+    fn first_missing(&self, units: u32) -> Option<u32> {
+        let covered = self.0.get(&0).copied().unwrap_or(0);
+        (covered < units).then_some(covered)
+    }
+}
+
+impl Coverage {
+    pub(crate) fn new(manifest: Manifest) -> Coverage {
+        let layers = |count: u32| (0..count).map(|_| Ranges::default()).collect();
+        Coverage {
+            latents: layers(manifest.layout().latent_layers),
+            recurrent: layers(manifest.layout().recurrent_layers),
+            tails: vec![[false; 3]; manifest.layout().recurrent_layers as usize],
+            sampling: false,
+            manifest,
+        }
+    }
+
+    /// Marks a segment that [`Manifest::check`] let through.
+    pub(crate) fn claim(&mut self, id: &SegmentId) -> Result<(), ClaimError> {
+        let flag = match *id {
+            SegmentId::Latents { layer, first_token, tokens } => {
+                let Some(ranges) = self.latents.get_mut(layer as usize) else {
+                    return Err(ClaimError::Twice);
+                };
+                return ranges.claim(first_token, tokens);
+            }
+            SegmentId::Recurrent { layer, first_head, heads } => {
+                let Some(ranges) = self.recurrent.get_mut(layer as usize) else {
+                    return Err(ClaimError::Twice);
+                };
+                return ranges.claim(first_head, heads);
+            }
+            SegmentId::Tail { layer, which } => match self.tails.get_mut(layer as usize) {
+                Some(tails) => &mut tails[which as usize],
+                None => return Err(ClaimError::Twice),
+            },
+            SegmentId::Sampling => &mut self.sampling,
+        };
+        if std::mem::replace(flag, true) { Err(ClaimError::Twice) } else { Ok(()) }
+    }
+
+    /// The first part that has not arrived, cut to one unit.
+    pub(crate) fn first_missing(&self) -> Option<SegmentId> {
+        for (layer, ranges) in (0..).zip(&self.latents) {
+            if let Some(first_token) = ranges.first_missing(self.manifest.state_pos()) {
+                return Some(SegmentId::Latents { layer, first_token, tokens: 1 });
+            }
+        }
+        for (layer, ranges) in (0..).zip(&self.recurrent) {
+            if let Some(first_head) = ranges.first_missing(self.manifest.layout().heads) {
+                return Some(SegmentId::Recurrent { layer, first_head, heads: 1 });
+            }
+        }
+        for (layer, tails) in (0..).zip(&self.tails) {
+            for which in [Projection::Query, Projection::Key, Projection::Value] {
+                if !tails[which as usize] {
+                    return Some(SegmentId::Tail { layer, which });
+                }
+            }
+        }
+        (!self.sampling).then_some(SegmentId::Sampling)
+    }
+}

@@ -1,0 +1,45 @@
+use std::time::Duration;
+
+/// How long each side waits for the other before it gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// A peer that sends nothing for this long is taken for dead.
+    pub stall: Duration,
+    /// A side with nothing to say says so this often. A sender whose source computes for minutes is no stall.
+    pub heartbeat: Duration,
+    /// The sink may take this long for one segment, or for the commit.
+    pub sink: Duration,
+    /// The connection and the greeting together may take this long.
+    pub greeting: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace {
+            stall: Duration::from_secs(2),
+            heartbeat: Duration::from_millis(400),
+            sink: Duration::from_secs(10),
+            greeting: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Segments one transfer may have unacknowledged, however small they are.
+pub(crate) const MOST_UNACKED: usize = 4096;
+
+/// A receiver's bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of payload one transfer may have unacknowledged. A manifest's largest segment raises it.
+    pub window: u64,
+    /// Bytes all transfers together may have unacknowledged; a transfer that finds no room waits.
+    pub staging: u64,
+    /// Connections at a time.
+    pub connections: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { window: 16 << 20, staging: 256 << 20, connections: 256 }
+    }
+}

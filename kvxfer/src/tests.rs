@@ -1,0 +1,10 @@
+//! The two halves together: as values, over bytes that go wrong on their way, and over real sockets.
+
+mod book;
+mod corruption;
+mod fuzzed;
+mod loopback;
+mod pair;
+mod refusals;
+mod state;
+mod timing;

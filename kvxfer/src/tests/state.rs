@@ -1,0 +1,141 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::ends::Source;
+use crate::layout::Layout;
+use crate::reason::Reason;
+use crate::sampling::{FirstToken, SamplingState};
+use crate::segment::{self, Segment, SegmentId, wire_bytes};
+use crate::ticket::{Incarnation, Secret, Ticket, TicketId};
+
+pub(super) const LAYOUT: Layout = Layout {
+    latent_layers: 2,
+    latent_width: 6,
+    recurrent_layers: 3,
+    heads: 4,
+    key_dim: 5,
+    value_dim: 3,
+    tail_rows: 3,
+    tail_width: 7,
+    vocabulary: 50,
+    page_tokens: 16,
+};
+pub(super) const STATE_POS: u32 = 37;
+
+pub(super) fn ticket() -> Ticket {
+    Ticket {
+        id: TicketId([9; 16]),
+        endpoint: String::new(),
+        secret: Secret([3; 32]),
+        incarnation: Incarnation([4; 16]),
+        layout: Layout { page_tokens: 32, ..LAYOUT },
+        state_pos: STATE_POS,
+    }
+}
+
+/// A whole state in which every number of every part is another one.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) layout: Layout,
+    pub(super) tokens: u32,
+    next: u32,
+}
+
+impl State {
+    pub(super) fn new(layout: Layout, tokens: u32) -> State {
+        State { layout, tokens, next: 0 }
+    }
+
+    fn numbers(&mut self, count: u32) -> Bytes {
+        let first = self.next;
+        self.next += count;
+        let numbers: Arc<[f32]> = (first..self.next).map(|number| number as f32).collect();
+        wire_bytes(numbers)
+    }
+
+    /// Every segment, latents in chunks of so many tokens.
+    pub(super) fn segments(mut self, chunk: u32) -> Vec<Segment> {
+        let layout = self.layout;
+        let mut all = Vec::new();
+        // numbers of a token must not depend on the chunking, so chunks are cut out of the whole
+        let whole = self.numbers(layout.latent_layers * self.tokens * layout.latent_width);
+        for first in (0..self.tokens).step_by(chunk as usize) {
+            let tokens = chunk.min(self.tokens - first);
+            let mut rows = Vec::new();
+            for layer in 0..layout.latent_layers {
+                let start = ((layer * self.tokens + first) * layout.latent_width * 4) as usize;
+                rows.extend_from_slice(&whole[start..start + (tokens * layout.latent_width * 4) as usize]);
+            }
+            all.extend(segment::latents(&layout, first, tokens, &rows.into()).unwrap());
+        }
+        let state = self.numbers(layout.recurrent_layers * layout.heads * layout.key_dim * layout.value_dim);
+        all.extend(segment::recurrent(&layout, &state).unwrap());
+        let tails = self.numbers(layout.recurrent_layers * 3 * layout.tail_rows * layout.tail_width);
+        all.extend(segment::tails(&layout, &tails).unwrap());
+        all.push(Segment { id: SegmentId::Sampling, payload: sampling(self.tokens).encode() });
+        all
+    }
+}
+
+pub(super) fn sampling(position: u32) -> SamplingState {
+    let first = FirstToken { id: 11, logprob: -1.5, top: vec![(11, -1.5), (2, -2.0)] };
+    let prompt_ids = (0..50).step_by(2).take(position as usize).collect();
+    SamplingState { seed: 77, position, first, prompt_ids, output_counts: vec![(11, 1)] }
+}
+
+/// What a sink was given, taken apart into single units so that two cuts of one state compare equal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Units(BTreeMap<SegmentId, Vec<u8>>);
+
+impl Units {
+    pub(super) fn of(segments: &[Segment]) -> Units {
+        let mut units = Units::default();
+        for segment in segments {
+            units.add(segment.id, &segment.payload);
+        }
+        units
+    }
+
+    pub(super) fn add(&mut self, id: SegmentId, payload: &[u8]) {
+        let count = match id {
+            SegmentId::Latents { tokens, .. } => tokens,
+            SegmentId::Recurrent { heads, .. } => heads,
+            SegmentId::Tail { .. } | SegmentId::Sampling => 1,
+        };
+        let length = payload.len() / count as usize;
+        for (at, unit) in (0..count).zip(payload.chunks_exact(length)) {
+            let id = match id {
+                SegmentId::Latents { layer, first_token, .. } => {
+                    SegmentId::Latents { layer, first_token: first_token + at, tokens: 1 }
+                }
+                SegmentId::Recurrent { layer, first_head, .. } => {
+                    SegmentId::Recurrent { layer, first_head: first_head + at, heads: 1 }
+                }
+                SegmentId::Tail { .. } | SegmentId::Sampling => id,
+            };
+            assert!(self.0.insert(id, unit.to_vec()).is_none(), "{id} was given twice");
+        }
+    }
+
+    /// Whether every unit here is the same there.
+    pub(super) fn within(&self, whole: &Units) -> bool {
+        self.0.iter().all(|(id, bytes)| whole.0.get(id) == Some(bytes))
+    }
+}
+
+/// A source that has everything at once.
+pub(super) struct Ready(pub(super) std::vec::IntoIter<Segment>);
+
+impl Ready {
+    pub(super) fn new(segments: Vec<Segment>) -> Ready {
+        Ready(segments.into_iter())
+    }
+}
+
+impl Source for Ready {
+    async fn next(&mut self) -> Result<Option<Segment>, Reason> {
+        Ok(self.0.next())
+    }
+}
