@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::panic::Location;
 
 use crate::error::{Class, Fault, ensure};
-use crate::func::{Block, Func, Value};
+use crate::func::{Func, Value};
 use crate::op::Op;
 use crate::print::list;
 use crate::types::{DType, Type};
@@ -33,21 +33,15 @@ impl Operands {
 
     /// The types, when there are exactly `N`.
     pub(crate) fn array<const N: usize>(&self) -> Result<&[Type; N], Fault> {
-        let wrong = |_| Fault {
-            class: Class::Shape,
-            message: format!("{} operands, not {N}", self.types.len()),
-        };
+        let wrong =
+            |_| Fault { class: Class::Shape, message: format!("{} operands, not {N}", self.types.len()) };
         self.types.as_slice().try_into().map_err(wrong)
     }
 
     /// All operands have the type of the first.
     pub(crate) fn all_equal(&self) -> Result<&Type, Fault> {
         let first = &self.types[0];
-        ensure!(
-            self.types.iter().all(|ty| ty.dims == first.dims),
-            Shape,
-            "operands differ in shape"
-        );
+        ensure!(self.types.iter().all(|ty| ty.dims == first.dims), Shape, "operands differ in shape");
         ensure!(
             self.types.iter().all(|ty| ty.dtype == first.dtype),
             Dtype,
@@ -59,11 +53,7 @@ impl Operands {
     /// `%1, %2 : tensor<f32>`: the pretty form of what has one type throughout, or the same with a full signature.
     pub(crate) fn same(self, result: Type) -> Built {
         let alike = self.types.iter().all(|ty| *ty == result);
-        let types = if alike {
-            result.to_string()
-        } else {
-            self.signature(std::slice::from_ref(&result))
-        };
+        let types = if alike { result.to_string() } else { self.signature(std::slice::from_ref(&result)) };
         Built::pretty(format!(" {} : {types}", self.names()), vec![result])
     }
 }
@@ -79,11 +69,7 @@ pub(crate) struct Built {
 impl Built {
     /// The operation's own syntax: `stablehlo.add %1, %2 : tensor<f32>`.
     pub(crate) fn pretty(body: String, results: Vec<Type>) -> Self {
-        Built {
-            quoted: false,
-            body,
-            results,
-        }
+        Built { quoted: false, body, results }
     }
 
     /// MLIR's generic syntax: `"stablehlo.gather"(%1, %2) <{...}> ({...}) : ...`.
@@ -101,71 +87,7 @@ impl Built {
             let _ = write!(body, " ({})", regions.join(", "));
         }
         let _ = write!(body, " : {}", operands.signature(&results));
-        Built {
-            quoted: true,
-            body,
-            results,
-        }
-    }
-}
-
-/// A closed region: its printed operations, with what it takes and yields.
-#[derive(Debug)]
-pub(crate) struct Region {
-    pub(crate) text: String,
-    pub(crate) args: Vec<(String, Type)>,
-    indent: String,
-    yields: Result<Vec<Type>, Fault>,
-}
-
-impl Region {
-    /// The types that the region yields, or why what it yields cannot be.
-    pub(crate) fn yields(&self) -> Result<&[Type], Fault> {
-        match &self.yields {
-            Ok(types) => Ok(types),
-            Err(fault) => Err(Fault {
-                class: fault.class,
-                message: fault.message.clone(),
-            }),
-        }
-    }
-
-    /// The region yields exactly `expected`.
-    pub(crate) fn must_yield(&self, what: &str, expected: &[Type]) -> Result<(), Fault> {
-        let got = self.yields()?;
-        ensure!(
-            got == expected,
-            Yield,
-            "{what} yields ({}), not ({})",
-            list(got),
-            list(expected)
-        );
-        Ok(())
-    }
-
-    /// `%1: tensor<f32>, %2: tensor<f32>`.
-    pub(crate) fn arg_list(&self) -> String {
-        self.args
-            .iter()
-            .map(|(name, ty)| format!("{name}: {ty}"))
-            .collect::<Vec<_>>()
-            .join(", ")
-    }
-
-    /// `{ ... }` without a block label.
-    pub(crate) fn braces(&self) -> String {
-        format!("{{\n{}{}}}", self.text, self.indent)
-    }
-
-    /// `{ ^bb0(...): ... }`.
-    pub(crate) fn labelled(&self) -> String {
-        format!(
-            "{{\n{}^bb0({}):\n{}{}}}",
-            self.indent,
-            self.arg_list(),
-            self.text,
-            self.indent
-        )
+        Built { quoted: true, body, results }
     }
 }
 
@@ -178,10 +100,8 @@ impl Func {
         operands: &[Value],
         build: impl FnOnce(Operands) -> Result<Built, Fault>,
     ) -> Value {
-        let fallback = operands
-            .first()
-            .map(|&first| self.type_or_scalar(first))
-            .unwrap_or(DType::F32.scalar());
+        let fallback =
+            operands.first().map(|&first| self.type_or_scalar(first)).unwrap_or_else(|| DType::F32.scalar());
         self.many(op, operands, &[fallback], build)[0]
     }
 
@@ -211,10 +131,7 @@ impl Func {
     /// The type of a value, visible or not.
     pub(crate) fn type_or_scalar(&self, value: Value) -> Type {
         let state = self.state.borrow();
-        let slot = state
-            .slots
-            .get(value.index as usize)
-            .filter(|_| value.func == state.id);
+        let slot = state.slots.get(value.index as usize).filter(|_| value.func == state.id);
         slot.map_or_else(|| DType::F32.scalar(), |slot| slot.ty.clone())
     }
 
@@ -225,29 +142,17 @@ impl Func {
 
     fn check_open(&self) -> Result<(), Fault> {
         let state = self.state.borrow();
-        ensure!(
-            state.outputs.is_none(),
-            Signature,
-            "{} has already returned",
-            state.name
-        );
+        ensure!(state.outputs.is_none(), Signature, "{} has already returned", state.name);
         Ok(())
     }
 
     fn placeholders(&self, types: &[Type]) -> Vec<Value> {
         let mut state = self.state.borrow_mut();
-        types
-            .iter()
-            .map(|ty| state.new_slot("%?".to_owned(), ty.clone()))
-            .collect()
+        types.iter().map(|ty| state.new_slot("%?".to_owned(), ty.clone())).collect()
     }
 
     fn emit(&self, op: Op, built: Built) -> Vec<Value> {
-        let Built {
-            quoted,
-            body,
-            results,
-        } = built;
+        let Built { quoted, body, results } = built;
         let number = self.state.borrow_mut().number();
         let quote = if quoted { "\"" } else { "" };
         let loc = self.module.borrow().loc();
@@ -260,17 +165,9 @@ impl Func {
         let single = results.len() == 1;
         let mut state = self.state.borrow_mut();
         let name = |at| {
-            if single {
-                format!("%{number}")
-            } else {
-                format!("%{number}#{at}")
-            }
+            if single { format!("%{number}") } else { format!("%{number}#{at}") }
         };
-        results
-            .into_iter()
-            .enumerate()
-            .map(|(at, ty)| state.new_slot(name(at), ty))
-            .collect()
+        results.into_iter().enumerate().map(|(at, ty)| state.new_slot(name(at), ty)).collect()
     }
 
     /// Append a line to the innermost open block.
@@ -281,121 +178,12 @@ impl Func {
             let _ = writeln!(block.text, "{:1$}{text}", "", depth * 2);
         }
     }
-
-    /// Build a region that takes `args` and ends with `terminator`. A region with `names` reuses those of another.
-    pub(crate) fn region(
-        &self,
-        shape: RegionShape<'_>,
-        body: impl FnOnce(&Func, &[Value]) -> Vec<Value>,
-    ) -> Region {
-        let RegionShape {
-            captures,
-            args,
-            names,
-            terminator,
-        } = shape;
-        let (indent, values, args) = {
-            let mut state = self.state.borrow_mut();
-            let indent = " ".repeat((state.blocks.len() + 1) * 2);
-            let id = state.next_block;
-            state.next_block += 1;
-            state.blocks.push(Block {
-                id,
-                captures,
-                text: String::new(),
-            });
-            let mut values = Vec::new();
-            let mut named = Vec::new();
-            for (at, ty) in args.iter().enumerate() {
-                let fresh = || format!("%{}", state.number());
-                let name = names
-                    .and_then(|names| names.get(at))
-                    .map_or_else(fresh, |(name, _)| name.clone());
-                values.push(state.new_slot(name.clone(), ty.clone()));
-                named.push((name, ty.clone()));
-            }
-            (indent, values, named)
-        };
-        let yielded = body(self, &values);
-        let looked_up = self.look_up(&yielded);
-        if let Ok(found) = &looked_up {
-            let (names, types): (Vec<_>, Vec<_>) = found.iter().cloned().unzip();
-            let types = if types.is_empty() {
-                String::new()
-            } else {
-                format!(" : {}", list(&types))
-            };
-            self.line(&format!("{terminator} {}{types}", list(&names)));
-        }
-        let text = self
-            .state
-            .borrow_mut()
-            .blocks
-            .pop()
-            .map(|block| block.text)
-            .unwrap_or_default();
-        let yields = looked_up.map(|found| found.into_iter().map(|(_, ty)| ty).collect());
-        Region {
-            text,
-            args,
-            indent,
-            yields,
-        }
-    }
-
-    /// A region of a reduction or the like: it sees only its own arguments.
-    pub(crate) fn closed_region(
-        &self,
-        args: &[Type],
-        body: impl FnOnce(&Func, &[Value]) -> Vec<Value>,
-    ) -> Region {
-        self.region(
-            RegionShape {
-                captures: false,
-                args,
-                names: None,
-                terminator: "stablehlo.return",
-            },
-            body,
-        )
-    }
-
-    /// A region of control flow: it sees what is around it.
-    pub(crate) fn open_region(
-        &self,
-        args: &[Type],
-        names: Option<&[(String, Type)]>,
-        body: impl FnOnce(&Func, &[Value]) -> Vec<Value>,
-    ) -> Region {
-        self.region(
-            RegionShape {
-                captures: true,
-                args,
-                names,
-                terminator: "stablehlo.return",
-            },
-            body,
-        )
-    }
-}
-
-/// What a region is given, apart from its body.
-#[derive(Debug)]
-pub(crate) struct RegionShape<'a> {
-    pub(crate) captures: bool,
-    pub(crate) args: &'a [Type],
-    pub(crate) names: Option<&'a [(String, Type)]>,
-    pub(crate) terminator: &'static str,
 }
 
 /// Every axis is below `rank` and none comes twice.
 pub(crate) fn check_axes(what: &str, axes: &[usize], rank: usize) -> Result<(), Fault> {
     for (at, axis) in axes.iter().enumerate() {
-        ensure!(
-            *axis < rank,
-            Axis,
-            "{what} {axis} is out of range for rank {rank}"
-        );
+        ensure!(*axis < rank, Axis, "{what} {axis} is out of range for rank {rank}");
         ensure!(!axes[..at].contains(axis), Axis, "{what} {axis} is named twice");
     }
     Ok(())
@@ -403,8 +191,5 @@ pub(crate) fn check_axes(what: &str, axes: &[usize], rank: usize) -> Result<(), 
 
 /// A refusal of an element type.
 pub(crate) fn dtype_fault<T>(dtype: DType, wanted: &str) -> Result<T, Fault> {
-    Err(Fault {
-        class: Class::Dtype,
-        message: format!("{dtype} is not {wanted}"),
-    })
+    Err(Fault { class: Class::Dtype, message: format!("{dtype} is not {wanted}") })
 }

@@ -42,11 +42,7 @@ struct In<'a>(&'a str);
 
 impl fmt::Display for In<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            write!(out, " in {}", self.0)
-        }
+        if self.0.is_empty() { Ok(()) } else { write!(out, " in {}", self.0) }
     }
 }
 
@@ -54,11 +50,7 @@ struct Of<'a>(&'a [String]);
 
 impl fmt::Display for Of<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            Ok(())
-        } else {
-            write!(out, " (operands: {})", self.0.join(", "))
-        }
+        if self.0.is_empty() { Ok(()) } else { write!(out, " (operands: {})", self.0.join(", ")) }
     }
 }
 

@@ -56,11 +56,7 @@ impl FuncState {
             args: Vec::new(),
             outputs: None,
             slots: Vec::new(),
-            blocks: vec![Block {
-                id: 0,
-                captures: false,
-                text: String::new(),
-            }],
+            blocks: vec![Block { id: 0, captures: false, text: String::new() }],
             next_block: 1,
             next_number: 0,
         }
@@ -72,10 +68,7 @@ impl FuncState {
 
     /// Why `value` cannot be used at this point, if it cannot.
     fn check_visible(&self, value: Value) -> Result<&Slot, Fault> {
-        let slot = self
-            .slots
-            .get(value.index as usize)
-            .filter(|_| value.func == self.id);
+        let slot = self.slots.get(value.index as usize).filter(|_| value.func == self.id);
         let Some(slot) = slot else {
             return Err(Fault {
                 class: Class::Visibility,
@@ -97,10 +90,7 @@ impl FuncState {
         }
         Err(Fault {
             class: Class::Visibility,
-            message: format!(
-                "{} of type {} is made inside a region that has ended",
-                slot.name, slot.ty
-            ),
+            message: format!("{} of type {} is made inside a region that has ended", slot.name, slot.ty),
         })
     }
 
@@ -127,9 +117,7 @@ pub struct Func {
 
 impl fmt::Debug for Func {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Func")
-            .field("name", &self.state.borrow().name)
-            .finish_non_exhaustive()
+        out.debug_struct("Func").field("name", &self.state.borrow().name).finish_non_exhaustive()
     }
 }
 
@@ -156,13 +144,7 @@ impl Func {
         self.note("arg", location, checked, &[]);
         let mut state = self.state.borrow_mut();
         let ArgAttrs { sharding, donation } = attrs;
-        state.args.push(Arg {
-            name: name.to_owned(),
-            ty: ty.clone(),
-            sharding,
-            donation,
-            location,
-        });
+        state.args.push(Arg { name: name.to_owned(), ty: ty.clone(), sharding, donation, location });
         state.new_slot(format!("%{name}"), ty)
     }
 
@@ -180,19 +162,11 @@ impl Func {
             Signature,
             "argument {name:?} is declared twice"
         );
-        ensure!(
-            state.blocks.len() == 1,
-            Signature,
-            "argument {name:?} is declared inside a region"
-        );
-        ensure!(
-            state.outputs.is_none(),
-            Signature,
-            "argument {name:?} is declared after ret"
-        );
+        ensure!(state.blocks.len() == 1, Signature, "argument {name:?} is declared inside a region");
+        ensure!(state.outputs.is_none(), Signature, "argument {name:?} is declared after ret");
         check_type(ty)?;
         if let Some(sharding) = &attrs.sharding {
-            sharding.local_dims(&self.module.borrow().meshes, &ty.dims)?;
+            sharding.part(&self.module.borrow().meshes, ty)?;
         }
         Ok(())
     }
@@ -217,12 +191,7 @@ impl Func {
     fn check_outputs(&self, outputs: &[(&str, Value, Option<Sharding>)]) -> Result<Vec<Output>, Fault> {
         let state = self.state.borrow();
         ensure!(state.outputs.is_none(), Signature, "{} returns twice", state.name);
-        ensure!(
-            state.blocks.len() == 1,
-            Signature,
-            "{} returns from inside a region",
-            state.name
-        );
+        ensure!(state.blocks.len() == 1, Signature, "{} returns from inside a region", state.name);
         let mut checked: Vec<Output> = Vec::new();
         for (name, value, sharding) in outputs {
             ensure!(
@@ -232,15 +201,10 @@ impl Func {
             );
             let slot = state.check_visible(*value)?;
             if let Some(sharding) = sharding {
-                sharding.local_dims(&self.module.borrow().meshes, &slot.ty.dims)?;
+                sharding.part(&self.module.borrow().meshes, &slot.ty)?;
             }
             let (name, ty) = ((*name).to_owned(), slot.ty.clone());
-            checked.push(Output {
-                name,
-                ty,
-                sharding: sharding.clone(),
-                value: *value,
-            });
+            checked.push(Output { name, ty, sharding: sharding.clone(), value: *value });
         }
         Ok(checked)
     }
@@ -250,9 +214,7 @@ impl Func {
     pub fn scope(&self, name: &str) -> Scope {
         let path = self.module.borrow_mut().enter(name);
         self.comment(&path);
-        Scope {
-            module: Rc::clone(&self.module),
-        }
+        Scope { module: Rc::clone(&self.module) }
     }
 
     /// Print a comment line here.
@@ -265,13 +227,8 @@ impl Func {
     /// The type of a value. Of a value that is not visible here, a scalar's, and the error is kept.
     #[track_caller]
     pub fn ty(&self, value: Value) -> Type {
-        let found = self
-            .state
-            .borrow()
-            .check_visible(value)
-            .map(|slot| slot.ty.clone());
-        self.note("ty", Location::caller(), found, &[])
-            .unwrap_or_else(|| DType::F32.scalar())
+        let found = self.state.borrow().check_visible(value).map(|slot| slot.ty.clone());
+        self.note("ty", Location::caller(), found, &[]).unwrap_or_else(|| DType::F32.scalar())
     }
 
     /// The element type of a value.
@@ -302,11 +259,7 @@ impl Func {
         let state = self.state.borrow();
         values
             .iter()
-            .map(|&value| {
-                state
-                    .check_visible(value)
-                    .map(|slot| (slot.name.clone(), slot.ty.clone()))
-            })
+            .map(|&value| state.check_visible(value).map(|slot| (slot.name.clone(), slot.ty.clone())))
             .collect()
     }
 
@@ -325,14 +278,7 @@ impl Func {
         let mut module = self.module.borrow_mut();
         let scope = module.scopes.last().cloned().unwrap_or_default();
         let operands = operands.iter().map(Type::to_string).collect();
-        module.error.get_or_insert(Error {
-            class,
-            op,
-            location,
-            scope,
-            message,
-            operands,
-        });
+        module.error.get_or_insert(Error { class, op, location, scope, message, operands });
         None
     }
 }
@@ -340,17 +286,11 @@ impl Func {
 /// Whether MLIR takes `name` as the name of a value or symbol without quotes.
 pub(crate) fn is_identifier(name: &str) -> bool {
     let mut chars = name.chars();
-    chars
-        .next()
-        .is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+    chars.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
         && chars.all(|each| each.is_ascii_alphanumeric() || "_.$-".contains(each))
 }
 
 pub(crate) fn check_type(ty: &Type) -> Result<(), Fault> {
-    ensure!(
-        ty.dims.iter().all(|&dim| dim >= 0),
-        Shape,
-        "{ty} has a negative dimension"
-    );
+    ensure!(ty.dims.iter().all(|&dim| dim >= 0), Shape, "{ty} has a negative dimension");
     Ok(())
 }

@@ -40,6 +40,7 @@ mod module;
 mod op;
 mod ops;
 mod print;
+mod region;
 mod sharding;
 mod types;
 
@@ -51,6 +52,7 @@ pub use module::{Module, Program};
 pub use op::Op;
 pub use ops::call::{BackendConfig, Composite, CustomCall};
 pub use ops::collective::Channel;
+pub use ops::control::Branch;
 pub use ops::dot::{Dot, Precision, Triangular};
 pub use ops::elementwise::{Direction, Order};
 pub use ops::index::{Gather, Scatter, Update};

@@ -105,11 +105,7 @@ fn write_nested<T: Element>(data: &[T], dims: &[i64], out: &mut String) {
         return;
     };
     out.push('[');
-    let step = if *count > 0 {
-        data.len() / *count as usize
-    } else {
-        0
-    };
+    let step = if *count > 0 { data.len() / *count as usize } else { 0 };
     for at in 0..*count as usize {
         if at > 0 {
             out.push_str(", ");
@@ -128,19 +124,11 @@ pub(crate) fn from_f64(dtype: DType, value: f64) -> Result<String, Fault> {
         DType::F64 => value.literal(),
         DType::F8E4M3FN | DType::F4E2M1FN | DType::F8E8M0FNU => {
             let text = short_decimal(value);
-            ensure!(
-                text.is_some(),
-                Attribute,
-                "{value} has no short decimal form in {dtype}"
-            );
+            ensure!(text.is_some(), Attribute, "{value} has no short decimal form in {dtype}");
             text.unwrap_or_default()
         }
         DType::Pred => {
-            ensure!(
-                value == 0.0 || value == 1.0,
-                Attribute,
-                "{value} is not a boolean"
-            );
+            ensure!(value == 0.0 || value == 1.0, Attribute, "{value} is not a boolean");
             (value == 1.0).to_string()
         }
         _ => {
@@ -170,13 +158,7 @@ pub(crate) fn lowest(dtype: DType) -> String {
 /// The neutral element of a minimum: infinity, or the highest integer.
 pub(crate) fn highest(dtype: DType) -> String {
     let bits = dtype.bits();
-    extreme(
-        dtype,
-        f64::INFINITY,
-        (1i128 << (bits - 1)) - 1,
-        (1i128 << bits) - 1,
-        true,
-    )
+    extreme(dtype, f64::INFINITY, (1i128 << (bits - 1)) - 1, (1i128 << bits) - 1, true)
 }
 
 fn extreme(dtype: DType, float: f64, signed: i128, unsigned: i128, pred: bool) -> String {

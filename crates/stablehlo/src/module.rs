@@ -26,10 +26,8 @@ pub(crate) struct ModuleState {
 impl ModuleState {
     /// Open a scope inside the current one; returns its path.
     pub(crate) fn enter(&mut self, name: &str) -> String {
-        let clean: String = name
-            .chars()
-            .filter(|each| !each.is_control() && !"\"\\".contains(*each))
-            .collect();
+        let clean: String =
+            name.chars().filter(|each| !each.is_control() && !"\"\\".contains(*each)).collect();
         let path = match self.scopes.last() {
             Some(outer) => format!("{outer}/{clean}"),
             None => clean,
@@ -43,13 +41,8 @@ impl ModuleState {
 
     /// The ` loc(...)` that ends an operation inside a scope.
     pub(crate) fn loc(&self) -> String {
-        let index = self
-            .scopes
-            .last()
-            .and_then(|path| self.locations.iter().position(|each| each == path));
-        index
-            .map(|index| format!(" loc(#loc{index})"))
-            .unwrap_or_default()
+        let index = self.scopes.last().and_then(|path| self.locations.iter().position(|each| each == path));
+        index.map(|index| format!(" loc(#loc{index})")).unwrap_or_default()
     }
 
     fn fail(
@@ -60,14 +53,7 @@ impl ModuleState {
         message: String,
     ) {
         let scope = self.scopes.last().cloned().unwrap_or_default();
-        self.error.get_or_insert(Error {
-            class,
-            op,
-            location,
-            scope,
-            message,
-            operands: Vec::new(),
-        });
+        self.error.get_or_insert(Error { class, op, location, scope, message, operands: Vec::new() });
     }
 }
 
@@ -79,9 +65,7 @@ pub struct Module {
 
 impl fmt::Debug for Module {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Module")
-            .field("name", &self.state.borrow().name)
-            .finish_non_exhaustive()
+        out.debug_struct("Module").field("name", &self.state.borrow().name).finish_non_exhaustive()
     }
 }
 
@@ -114,22 +98,11 @@ impl Module {
     #[track_caller]
     pub fn new(name: &str) -> Self {
         let location = Location::caller();
-        let mut state = ModuleState {
-            name: name.to_owned(),
-            ..ModuleState::default()
-        };
+        let mut state = ModuleState { name: name.to_owned(), ..ModuleState::default() };
         if !is_identifier(name) {
-            state.fail(
-                Class::Signature,
-                "module",
-                location,
-                format!("{name:?} cannot name a module"),
-            );
+            state.fail(Class::Signature, "module", location, format!("{name:?} cannot name a module"));
         }
-        Module {
-            state: Rc::new(RefCell::new(state)),
-            location,
-        }
+        Module { state: Rc::new(RefCell::new(state)), location }
     }
 
     /// Add a mesh of devices for shardings to name. The first one gives the number of partitions.
@@ -137,10 +110,7 @@ impl Module {
     pub fn mesh(&self, mesh: Mesh) {
         let mut state = self.state.borrow_mut();
         let sound = is_identifier(&mesh.name)
-            && mesh
-                .axes
-                .iter()
-                .all(|(axis, size)| is_identifier(axis) && *size > 0)
+            && mesh.axes.iter().all(|(axis, size)| is_identifier(axis) && *size > 0)
             && (1..mesh.axes.len())
                 .all(|at| mesh.axes[..at].iter().all(|earlier| earlier.0 != mesh.axes[at].0));
         if !sound || state.meshes.iter().any(|earlier| earlier.name == mesh.name) {
@@ -154,10 +124,7 @@ impl Module {
     #[track_caller]
     pub fn main(&self) -> Func {
         if let Some(main) = self.state.borrow().funcs.first() {
-            return Func {
-                state: Rc::clone(main),
-                module: Rc::clone(&self.state),
-            };
+            return Func { state: Rc::clone(main), module: Rc::clone(&self.state) };
         }
         self.add("main", Location::caller())
     }
@@ -169,33 +136,19 @@ impl Module {
         if self.state.borrow().funcs.is_empty() {
             self.add("main", self.location);
         }
-        let taken = self
-            .state
-            .borrow()
-            .funcs
-            .iter()
-            .any(|func| func.borrow().name == name);
+        let taken = self.state.borrow().funcs.iter().any(|func| func.borrow().name == name);
         if taken || !is_identifier(name) {
             let message = format!("{name:?} is taken or cannot name a function");
-            self.state
-                .borrow_mut()
-                .fail(Class::Signature, "func", location, message);
+            self.state.borrow_mut().fail(Class::Signature, "func", location, message);
         }
         self.add(name, location)
     }
 
     fn add(&self, name: &str, location: &'static Location<'static>) -> Func {
         let mut module = self.state.borrow_mut();
-        let state = Rc::new(RefCell::new(FuncState::new(
-            module.funcs.len() as u32,
-            name,
-            location,
-        )));
+        let state = Rc::new(RefCell::new(FuncState::new(module.funcs.len() as u32, name, location)));
         module.funcs.push(Rc::clone(&state));
-        Func {
-            state,
-            module: Rc::clone(&self.state),
-        }
+        Func { state, module: Rc::clone(&self.state) }
     }
 
     /// The program, or the first error of its construction.
@@ -207,22 +160,12 @@ impl Module {
         let mut module = self.state.borrow_mut();
         let funcs: Vec<_> = module.funcs.iter().map(Rc::clone).collect();
         if funcs.is_empty() {
-            module.fail(
-                Class::Signature,
-                "finish",
-                self.location,
-                "the module has no main".to_owned(),
-            );
+            module.fail(Class::Signature, "finish", self.location, "the module has no main".to_owned());
         }
         for func in &funcs {
             let func = func.borrow();
             if func.outputs.is_none() {
-                module.fail(
-                    Class::Signature,
-                    "finish",
-                    func.location,
-                    format!("{} has no ret", func.name),
-                );
+                module.fail(Class::Signature, "finish", func.location, format!("{} has no ret", func.name));
             }
             if let Err((location, fault)) = check_donations(&func) {
                 module.fail(fault.class, "arg", location, fault.message);
@@ -236,13 +179,7 @@ impl Module {
             let main = main.borrow();
             (main.args.clone(), main.outputs.clone().unwrap_or_default())
         });
-        Ok(Program {
-            name: module.name.clone(),
-            text,
-            meshes: module.meshes.clone(),
-            args,
-            outputs,
-        })
+        Ok(Program { name: module.name.clone(), text, meshes: module.meshes.clone(), args, outputs })
     }
 }
 
@@ -250,42 +187,22 @@ fn check_donations(func: &FuncState) -> Result<(), (&'static Location<'static>, 
     let outputs = func.outputs.as_deref().unwrap_or_default();
     let mut given: Vec<&str> = Vec::new();
     for arg in &func.args {
-        let blame = |message| {
-            Err((
-                arg.location,
-                Fault {
-                    class: Class::Signature,
-                    message,
-                },
-            ))
-        };
+        let blame = |message| Err((arg.location, Fault { class: Class::Signature, message }));
         if arg.donation != Donation::Keep && !func.is_main() {
-            return blame(format!(
-                "argument {:?} of private function {} is donated",
-                arg.name, func.name
-            ));
+            return blame(format!("argument {:?} of private function {} is donated", arg.name, func.name));
         }
         let Donation::To(target) = &arg.donation else {
             continue;
         };
         let Some(output) = outputs.iter().find(|output| output.name == *target) else {
-            return blame(format!(
-                "argument {:?} is donated to {target:?}, which is no result",
-                arg.name
-            ));
+            return blame(format!("argument {:?} is donated to {target:?}, which is no result", arg.name));
         };
         if output.ty != arg.ty {
             let (from, to) = (&arg.ty, &output.ty);
-            return blame(format!(
-                "argument {:?} of {from} is donated to {target:?} of {to}",
-                arg.name
-            ));
+            return blame(format!("argument {:?} of {from} is donated to {target:?} of {to}", arg.name));
         }
         if given.contains(&target.as_str()) {
-            return blame(format!(
-                "argument {:?} is donated to {target:?}, as another is",
-                arg.name
-            ));
+            return blame(format!("argument {:?} is donated to {target:?}, as another is", arg.name));
         }
         given.push(target);
     }

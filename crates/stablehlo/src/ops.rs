@@ -8,6 +8,7 @@ pub(crate) mod dot;
 pub(crate) mod elementwise;
 pub(crate) mod index;
 mod order;
+mod per_device;
 pub(crate) mod random;
 pub(crate) mod reduce;
 mod shape;

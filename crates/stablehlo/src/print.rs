@@ -3,17 +3,15 @@
 use std::fmt::Write as _;
 
 use crate::arg::{Arg, Donation, Output};
-use crate::func::FuncState;
+use crate::func::{FuncState, is_identifier};
 use crate::module::ModuleState;
 
 pub(crate) fn module(module: &ModuleState) -> String {
     let mut out = format!("module @{}", module.name);
     if let Some(mesh) = module.meshes.first() {
         let devices = mesh.devices();
-        let _ = write!(
-            out,
-            " attributes {{mhlo.num_partitions = {devices} : i32, mhlo.num_replicas = 1 : i32}}"
-        );
+        let _ =
+            write!(out, " attributes {{mhlo.num_partitions = {devices} : i32, mhlo.num_replicas = 1 : i32}}");
     }
     out.push_str(" {\n");
     for mesh in &module.meshes {
@@ -46,11 +44,7 @@ fn write_func(func: &FuncState, out: &mut String) {
     }
     let names: Vec<&str> = outputs
         .iter()
-        .filter_map(|output| {
-            func.slots
-                .get(output.value.index as usize)
-                .map(|slot| slot.name.as_str())
-        })
+        .filter_map(|output| func.slots.get(output.value.index as usize).map(|slot| slot.name.as_str()))
         .collect();
     let types: Vec<String> = outputs.iter().map(|output| output.ty.to_string()).collect();
     match names.is_empty() {
@@ -68,10 +62,7 @@ fn arg_text(arg: &Arg, outputs: &[Output]) -> String {
         Donation::Keep => {}
         Donation::Any => attrs.push("jax.buffer_donor = true".to_owned()),
         Donation::To(target) => {
-            let index = outputs
-                .iter()
-                .position(|output| output.name == *target)
-                .unwrap_or_default();
+            let index = outputs.iter().position(|output| output.name == *target).unwrap_or_default();
             attrs.push(format!("tf.aliasing_output = {index} : i32"));
         }
     }
@@ -90,11 +81,7 @@ fn output_text(output: &Output) -> String {
 }
 
 fn dictionary(attrs: &[String]) -> String {
-    if attrs.is_empty() {
-        String::new()
-    } else {
-        format!(" {{{}}}", attrs.join(", "))
-    }
+    if attrs.is_empty() { String::new() } else { format!(" {{{}}}", attrs.join(", ")) }
 }
 
 /// A string literal as MLIR reads it.
@@ -117,6 +104,11 @@ pub(crate) fn quote(text: &str) -> String {
     out
 }
 
+/// A symbol's reference: `@name`, in quotes where it must be.
+pub(crate) fn symbol(name: &str) -> String {
+    if is_identifier(name) { format!("@{name}") } else { format!("@{}", quote(name)) }
+}
+
 /// `1, 2, 3`.
 pub(crate) fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
@@ -124,11 +116,7 @@ pub(crate) fn list<T: ToString>(items: &[T]) -> String {
 
 /// `array<i64: 1, 2, 3>`.
 pub(crate) fn array<T: ToString>(items: &[T]) -> String {
-    if items.is_empty() {
-        "array<i64>".to_owned()
-    } else {
-        format!("array<i64: {}>", list(items))
-    }
+    if items.is_empty() { "array<i64>".to_owned() } else { format!("array<i64: {}>", list(items)) }
 }
 
 /// `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`.
@@ -137,10 +125,6 @@ pub(crate) fn matrix(rows: &[Vec<i64>]) -> String {
     let text: Vec<String> = rows.iter().map(|row| format!("[{}]", list(row))).collect();
     match rows.is_empty() || width == 0 {
         true => format!("dense<> : tensor<{}x{width}xi64>", rows.len()),
-        false => format!(
-            "dense<[{}]> : tensor<{}x{width}xi64>",
-            text.join(", "),
-            rows.len()
-        ),
+        false => format!("dense<[{}]> : tensor<{}x{width}xi64>", text.join(", "), rows.len()),
     }
 }

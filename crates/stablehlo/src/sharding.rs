@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::error::{Fault, ensure};
+use crate::types::Type;
 
 /// A named grid of devices with named axes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,10 +17,7 @@ impl Mesh {
     pub fn new<'a>(name: &str, axes: impl IntoIterator<Item = (&'a str, i64)>) -> Self {
         Mesh {
             name: name.to_owned(),
-            axes: axes
-                .into_iter()
-                .map(|(axis, size)| (axis.to_owned(), size))
-                .collect(),
+            axes: axes.into_iter().map(|(axis, size)| (axis.to_owned(), size)).collect(),
         }
     }
 
@@ -30,20 +28,13 @@ impl Mesh {
 
     /// The size of an axis.
     pub fn size(&self, axis: &str) -> Option<i64> {
-        self.axes
-            .iter()
-            .find(|(name, _)| name == axis)
-            .map(|(_, size)| *size)
+        self.axes.iter().find(|(name, _)| name == axis).map(|(_, size)| *size)
     }
 }
 
 impl fmt::Display for Mesh {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let axes: Vec<String> = self
-            .axes
-            .iter()
-            .map(|(axis, size)| format!("\"{axis}\"={size}"))
-            .collect();
+        let axes: Vec<String> = self.axes.iter().map(|(axis, size)| format!("\"{axis}\"={size}")).collect();
         write!(out, "sdy.mesh @{} = <[{}]>", self.name, axes.join(", "))
     }
 }
@@ -59,18 +50,12 @@ impl Sharding {
     /// Split dimension `i` over the axes of `dims[i]`, majormost first: `Sharding::new("mesh", [&["data"][..], &[]])`.
     pub fn new<'a>(mesh: &str, dims: impl IntoIterator<Item = &'a [&'a str]>) -> Self {
         let owned = |axes: &[&str]| axes.iter().map(|axis| (*axis).to_owned()).collect();
-        Sharding {
-            mesh: mesh.to_owned(),
-            dims: dims.into_iter().map(owned).collect(),
-        }
+        Sharding { mesh: mesh.to_owned(), dims: dims.into_iter().map(owned).collect() }
     }
 
     /// The same whole tensor of `rank` dimensions on every device.
     pub fn replicated(mesh: &str, rank: usize) -> Self {
-        Sharding {
-            mesh: mesh.to_owned(),
-            dims: vec![Vec::new(); rank],
-        }
+        Sharding { mesh: mesh.to_owned(), dims: vec![Vec::new(); rank] }
     }
 
     /// Split one dimension of a tensor of `rank` dimensions over one axis.
@@ -90,18 +75,34 @@ impl Sharding {
             .map(|axes| {
                 format!(
                     "{{{}}}",
-                    axes.iter()
-                        .map(|axis| format!("\"{axis}\""))
-                        .collect::<Vec<_>>()
-                        .join(", ")
+                    axes.iter().map(|axis| format!("\"{axis}\"")).collect::<Vec<_>>().join(", ")
                 )
             })
             .collect();
         format!("<@{}, [{}]>", self.mesh, dims.join(", "))
     }
 
-    /// The dimensions of one device's part of a tensor of `dims`, or why it cannot be split so.
-    pub(crate) fn local_dims(&self, meshes: &[Mesh], dims: &[i64]) -> Result<Vec<i64>, Fault> {
+    /// One device's part of a tensor, or why it cannot be split so.
+    pub(crate) fn part(&self, meshes: &[Mesh], whole: &Type) -> Result<Type, Fault> {
+        let mut part = whole.clone();
+        for (dim, size) in part.dims.iter_mut().zip(self.ways(meshes, whole)?) {
+            ensure!(*dim % size == 0, Attribute, "sharding {self} splits a dimension of {dim} in {size}");
+            *dim /= size;
+        }
+        Ok(part)
+    }
+
+    /// The tensor of which one device holds `part`.
+    pub(crate) fn whole(&self, meshes: &[Mesh], part: &Type) -> Result<Type, Fault> {
+        let mut whole = part.clone();
+        for (dim, size) in whole.dims.iter_mut().zip(self.ways(meshes, part)?) {
+            *dim *= size;
+        }
+        Ok(whole)
+    }
+
+    /// In how many ways each dimension is split.
+    fn ways(&self, meshes: &[Mesh], ty: &Type) -> Result<Vec<i64>, Fault> {
         let mesh = meshes.iter().find(|mesh| mesh.name == self.mesh);
         ensure!(
             mesh.is_some(),
@@ -109,40 +110,20 @@ impl Sharding {
             "sharding names mesh {}, which the module does not have",
             self.mesh
         );
-        ensure!(
-            self.dims.len() == dims.len(),
-            Attribute,
-            "sharding {self} has {} dimensions, the tensor has {}",
-            self.dims.len(),
-            dims.len()
-        );
+        let (own, rank) = (self.dims.len(), ty.rank());
+        ensure!(own == rank, Attribute, "sharding {self} has {own} dimensions, {ty} has {rank}");
         let mut used: Vec<&String> = Vec::new();
-        let mut local = dims.to_vec();
-        for (dim, axes) in local.iter_mut().zip(&self.dims) {
+        let mut ways = vec![1; rank];
+        for (way, axes) in ways.iter_mut().zip(&self.dims) {
             for axis in axes {
                 let size = mesh.and_then(|mesh| mesh.size(axis));
-                ensure!(
-                    size.is_some(),
-                    Attribute,
-                    "mesh {} has no axis {axis:?}",
-                    self.mesh
-                );
-                ensure!(
-                    !used.contains(&axis),
-                    Attribute,
-                    "sharding {self} uses axis {axis:?} twice"
-                );
-                let size = size.unwrap_or(1);
-                ensure!(
-                    *dim % size == 0,
-                    Attribute,
-                    "axis {axis:?} of {size} does not divide a dimension of {dim}"
-                );
-                *dim /= size;
+                ensure!(size.is_some(), Attribute, "mesh {} has no axis {axis:?}", self.mesh);
+                ensure!(!used.contains(&axis), Attribute, "sharding {self} uses axis {axis:?} twice");
+                *way *= size.unwrap_or(1);
                 used.push(axis);
             }
         }
-        Ok(local)
+        Ok(ways)
     }
 }
 

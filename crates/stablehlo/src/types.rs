@@ -93,10 +93,7 @@ impl DType {
 
     /// The tensor type with this element type and `dims`.
     pub fn tensor(self, dims: impl Into<Vec<i64>>) -> Type {
-        Type {
-            dtype: self,
-            dims: dims.into(),
-        }
+        Type { dtype: self, dims: dims.into() }
     }
 
     /// The rank-0 tensor type with this element type.
@@ -120,10 +117,7 @@ pub struct Type {
 
 impl Type {
     pub fn new(dtype: DType, dims: impl Into<Vec<i64>>) -> Self {
-        Type {
-            dtype,
-            dims: dims.into(),
-        }
+        Type { dtype, dims: dims.into() }
     }
 
     pub fn rank(&self) -> usize {
@@ -137,18 +131,12 @@ impl Type {
 
     /// The same shape with another element type.
     pub fn with_dtype(&self, dtype: DType) -> Self {
-        Type {
-            dtype,
-            dims: self.dims.clone(),
-        }
+        Type { dtype, dims: self.dims.clone() }
     }
 
     /// The same element type with another shape.
     pub fn with_dims(&self, dims: impl Into<Vec<i64>>) -> Self {
-        Type {
-            dtype: self.dtype,
-            dims: dims.into(),
-        }
+        Type { dtype: self.dtype, dims: dims.into() }
     }
 }
 

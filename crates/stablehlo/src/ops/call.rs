@@ -4,7 +4,7 @@ use crate::emit::{Built, Operands};
 use crate::error::{Class, Fault, ensure};
 use crate::func::{Func, Value};
 use crate::op::Op;
-use crate::print::{list, quote};
+use crate::print::{list, quote, symbol};
 use crate::types::Type;
 
 /// What a custom call tells the backend.
@@ -56,11 +56,7 @@ impl CustomCall {
             BackendConfig::None => {}
             BackendConfig::Text(text) => attrs.push(format!("backend_config = {}", quote(text))),
             BackendConfig::Dictionary(text) => {
-                ensure!(
-                    self.api_version == 4,
-                    Attribute,
-                    "a dictionary needs API version 4"
-                );
+                ensure!(self.api_version == 4, Attribute, "a dictionary needs API version 4");
                 attrs.push(format!("backend_config = {text}"));
             }
         }
@@ -74,11 +70,7 @@ impl CustomCall {
             "give layouts for operands and results, or none"
         );
         for (what, layouts, types) in [
-            (
-                "operand_layouts",
-                &self.operand_layouts,
-                operands.types.as_slice(),
-            ),
+            ("operand_layouts", &self.operand_layouts, operands.types.as_slice()),
             ("result_layouts", &self.result_layouts, results),
         ] {
             if !layouts.is_empty() {
@@ -93,11 +85,7 @@ impl CustomCall {
                 Attribute,
                 "result {result} cannot alias operand {operand}"
             );
-            let tuple = if results.len() == 1 {
-                String::new()
-            } else {
-                result.to_string()
-            };
+            let tuple = if results.len() == 1 { String::new() } else { result.to_string() };
             aliases.push(format!(
                 "#stablehlo.output_operand_alias<output_tuple_indices = [{tuple}], operand_index = {operand}, \
                  operand_tuple_indices = []>"
@@ -124,16 +112,8 @@ fn layout_list(what: &str, layouts: &[Vec<usize>], types: &[Type]) -> Result<Str
         let mut sorted = layout.clone();
         sorted.sort_unstable();
         let sound = sorted.iter().copied().eq(0..ty.rank());
-        ensure!(
-            sound,
-            Attribute,
-            "layout {layout:?} is no order of the dimensions of {ty}"
-        );
-        let dense = if layout.is_empty() {
-            String::new()
-        } else {
-            format!("[{}]", list(layout))
-        };
+        ensure!(sound, Attribute, "layout {layout:?} is no order of the dimensions of {ty}");
+        let dense = if layout.is_empty() { String::new() } else { format!("[{}]", list(layout)) };
         texts.push(format!("dense<{dense}> : tensor<{}xindex>", layout.len()));
     }
     Ok(list(&texts))
@@ -159,10 +139,7 @@ impl Func {
             check_args(callee, &operands)?;
             let name = &callee.state.borrow().name;
             let signature = operands.signature(&results);
-            Ok(Built::pretty(
-                format!(" @{name}({}) : {signature}", operands.names()),
-                results,
-            ))
+            Ok(Built::pretty(format!(" @{name}({}) : {signature}", operands.names()), results))
         })
     }
 
@@ -176,40 +153,24 @@ impl Func {
             check_args(decomposition, &operands)?;
             let mut attrs = vec![format!("decomposition = @{}", decomposition.state.borrow().name)];
             if !composite.attributes.is_empty() {
-                attrs.push(format!(
-                    "composite_attributes = {{{}}}",
-                    list(&composite.attributes)
-                ));
+                attrs.push(format!("composite_attributes = {{{}}}", list(&composite.attributes)));
             }
             attrs.push(format!("version = {} : i32", composite.version));
-            let (name, names, signature) = (
-                quote(&composite.name),
-                operands.names(),
-                operands.signature(&results),
-            );
-            Ok(Built::pretty(
-                format!(" {name} {names} {{{}}} : {signature}", list(&attrs)),
-                results,
-            ))
+            let (name, names, signature) =
+                (quote(&composite.name), operands.names(), operands.signature(&results));
+            Ok(Built::pretty(format!(" {name} {names} {{{}}} : {signature}", list(&attrs)), results))
         })
     }
 
     fn results_of(&self, callee: &Func) -> Result<Vec<Type>, Fault> {
-        let fault = |message| Fault {
-            class: Class::Signature,
-            message,
-        };
+        let fault = |message| Fault { class: Class::Signature, message };
         let same_module = std::rc::Rc::ptr_eq(&self.module, &callee.module);
         if !same_module || callee.state.borrow().is_main() {
-            return Err(fault(
-                "only private functions of the same module can be called".to_owned(),
-            ));
+            return Err(fault("only private functions of the same module can be called".to_owned()));
         }
         let callee = callee.state.borrow();
-        let outputs = callee
-            .outputs
-            .as_ref()
-            .ok_or_else(|| fault(format!("{} has no ret yet", callee.name)))?;
+        let outputs =
+            callee.outputs.as_ref().ok_or_else(|| fault(format!("{} has no ret yet", callee.name)))?;
         Ok(outputs.iter().map(|output| output.ty.clone()).collect())
     }
 
@@ -219,12 +180,8 @@ impl Func {
         self.many(Op::CustomCall, operands, results, |operands| {
             let attrs = call.attributes(&operands, results)?;
             let signature = operands.signature(results);
-            let body = format!(
-                " @{}({}) {{{}}} : {signature}",
-                call.target,
-                operands.names(),
-                list(&attrs)
-            );
+            let target = symbol(&call.target);
+            let body = format!(" {target}({}) {{{}}} : {signature}", operands.names(), list(&attrs));
             Ok(Built::pretty(body, results.to_vec()))
         })
     }
@@ -233,12 +190,6 @@ impl Func {
 fn check_args(callee: &Func, operands: &Operands) -> Result<(), Fault> {
     let callee = callee.state.borrow();
     let wanted: Vec<Type> = callee.args.iter().map(|arg| arg.ty.clone()).collect();
-    ensure!(
-        operands.types == wanted,
-        Signature,
-        "{} takes ({})",
-        callee.name,
-        list(&wanted)
-    );
+    ensure!(operands.types == wanted, Signature, "{} takes ({})", callee.name, list(&wanted));
     Ok(())
 }

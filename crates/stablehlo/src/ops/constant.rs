@@ -13,12 +13,7 @@ impl Func {
     pub fn constant<T: Element>(&self, data: &[T], dims: &[i64]) -> Value {
         let ty = T::DTYPE.tensor(dims);
         self.literal(ty.clone(), || {
-            ensure!(
-                data.len() as i64 == ty.elements(),
-                Shape,
-                "{} elements given for {ty}",
-                data.len()
-            );
+            ensure!(data.len() as i64 == ty.elements(), Shape, "{} elements given for {ty}", data.len());
             Ok(literal::dense(data, dims))
         })
     }
@@ -52,11 +47,7 @@ impl Func {
     #[track_caller]
     pub fn lowest(&self, dtype: DType) -> Value {
         self.literal(dtype.scalar(), || {
-            ensure!(
-                !dtype.is_narrow_float(),
-                Dtype,
-                "{dtype} has no lowest value to reduce from"
-            );
+            ensure!(!dtype.is_narrow_float(), Dtype, "{dtype} has no lowest value to reduce from");
             Ok(literal::lowest(dtype))
         })
     }
@@ -65,11 +56,7 @@ impl Func {
     #[track_caller]
     pub fn highest(&self, dtype: DType) -> Value {
         self.literal(dtype.scalar(), || {
-            ensure!(
-                !dtype.is_narrow_float(),
-                Dtype,
-                "{dtype} has no highest value to reduce from"
-            );
+            ensure!(!dtype.is_narrow_float(), Dtype, "{dtype} has no highest value to reduce from");
             Ok(literal::highest(dtype))
         })
     }
@@ -93,12 +80,7 @@ impl Func {
         self.many(Op::Iota, &[], &fallback, |_| {
             check_type(&ty)?;
             ensure!(axis < ty.rank(), Axis, "axis {axis} is out of range for {ty}");
-            ensure!(
-                ty.dtype.is_int() || ty.dtype.is_wide_float(),
-                Dtype,
-                "{} cannot count",
-                ty.dtype
-            );
+            ensure!(ty.dtype.is_int() || ty.dtype.is_wide_float(), Dtype, "{} cannot count", ty.dtype);
             Ok(Built::pretty(format!(" dim = {axis} : {ty}"), vec![ty]))
         })[0]
     }
@@ -108,11 +90,7 @@ impl Func {
         let fallback = [ty.clone()];
         self.many(Op::Constant, &[], &fallback, |_| {
             check_type(&ty)?;
-            let dense = if ty.elements() == 0 {
-                String::new()
-            } else {
-                dense()?
-            };
+            let dense = if ty.elements() == 0 { String::new() } else { dense()? };
             Ok(Built::pretty(format!(" dense<{dense}> : {ty}"), vec![ty]))
         })[0]
     }

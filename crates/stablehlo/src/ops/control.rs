@@ -1,11 +1,15 @@
 //! Loops and choices.
 
-use crate::emit::{Built, Region};
+use crate::emit::Built;
 use crate::error::ensure;
 use crate::func::{Func, Value};
 use crate::op::Op;
 use crate::print::list;
+use crate::region::Region;
 use crate::types::{DType, Type};
+
+/// One way a [`Func::case`] can go.
+pub type Branch<'a> = &'a dyn Fn(&Func) -> Vec<Value>;
 
 impl Func {
     /// Carry `init` through `body` while `cond`, a scalar i1 of the carried values, is true; returns what is carried at
@@ -28,11 +32,7 @@ impl Func {
             let pairs = cond.args.iter().zip(&operands.names);
             let bindings: Vec<String> = pairs.map(|((arg, _), from)| format!("{arg} = {from}")).collect();
             let (bindings, types) = (list(&bindings), list(&carried));
-            let text = format!(
-                "({bindings}) : {types} cond {} do {}",
-                cond.braces(),
-                body.braces()
-            );
+            let text = format!("({bindings}) : {types} cond {} do {}", cond.braces(), body.braces());
             Ok(Built::pretty(text, carried.clone()))
         })
     }
@@ -69,21 +69,17 @@ impl Func {
         on_true: impl FnOnce(&Func) -> Vec<Value>,
         on_false: impl FnOnce(&Func) -> Vec<Value>,
     ) -> Vec<Value> {
-        let branches = [
-            self.open_region(&[], None, |f, _| on_true(f)),
-            self.open_region(&[], None, |f, _| on_false(f)),
-        ];
+        let branches =
+            [self.open_region(&[], None, |f, _| on_true(f)), self.open_region(&[], None, |f, _| on_false(f))];
         self.choose(Op::If, pred, DType::Pred, &branches)
     }
 
     /// The values of the closure at the scalar S32 `index`; of the last one if the index is out of range. Only one is
     /// run. All may use values from outside.
     #[track_caller]
-    pub fn case(&self, index: Value, branches: &[&dyn Fn(&Func) -> Vec<Value>]) -> Vec<Value> {
-        let branches: Vec<Region> = branches
-            .iter()
-            .map(|branch| self.open_region(&[], None, |f, _| branch(f)))
-            .collect();
+    pub fn case(&self, index: Value, branches: &[Branch<'_>]) -> Vec<Value> {
+        let branches: Vec<Region> =
+            branches.iter().map(|branch| self.open_region(&[], None, |f, _| branch(f))).collect();
         self.choose(Op::Case, index, DType::S32, &branches)
     }
 
@@ -93,11 +89,7 @@ impl Func {
         let expected: Vec<Type> = first.map(<[Type]>::to_vec).unwrap_or_default();
         self.many(op, &[selector], &expected, |operands| {
             let given = &operands.types[0];
-            ensure!(
-                *given == dtype.scalar(),
-                Dtype,
-                "the selector is {given}, not a scalar {dtype}"
-            );
+            ensure!(*given == dtype.scalar(), Dtype, "the selector is {given}, not a scalar {dtype}");
             ensure!(!branches.is_empty(), Shape, "there is no branch to choose");
             for (at, branch) in branches.iter().enumerate() {
                 branch.must_yield(&format!("branch {at}"), &expected)?;
@@ -110,18 +102,10 @@ impl Func {
     /// The values themselves, which the compiler may not compute earlier or later than together.
     #[track_caller]
     pub fn optimization_barrier(&self, values: &[Value]) -> Vec<Value> {
-        self.many(
-            Op::OptimizationBarrier,
-            values,
-            &self.types_or_scalars(values),
-            |operands| {
-                ensure!(!operands.types.is_empty(), Shape, "there is nothing to hold");
-                let types = list(&operands.types);
-                Ok(Built::pretty(
-                    format!(" {} : {types}", operands.names()),
-                    operands.types,
-                ))
-            },
-        )
+        self.many(Op::OptimizationBarrier, values, &self.types_or_scalars(values), |operands| {
+            ensure!(!operands.types.is_empty(), Shape, "there is nothing to hold");
+            let types = list(&operands.types);
+            Ok(Built::pretty(format!(" {} : {types}", operands.names()), operands.types))
+        })
     }
 }

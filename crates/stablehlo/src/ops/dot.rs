@@ -45,11 +45,7 @@ pub struct Dot {
 impl Dot {
     /// Sum over these dimensions, paired in order.
     pub fn contract<const N: usize>(lhs: [usize; N], rhs: [usize; N]) -> Self {
-        Dot {
-            lhs_contract: lhs.to_vec(),
-            rhs_contract: rhs.to_vec(),
-            ..Dot::default()
-        }
+        Dot { lhs_contract: lhs.to_vec(), rhs_contract: rhs.to_vec(), ..Dot::default() }
     }
 
     /// Run along these dimensions, paired in order.
@@ -73,21 +69,10 @@ impl Dot {
     fn infer(&self, lhs: &Type, rhs: &Type) -> Result<Type, Fault> {
         let narrow = [DType::F4E2M1FN, DType::F8E8M0FNU, DType::Pred];
         let takes = lhs.dtype == rhs.dtype && !narrow.contains(&lhs.dtype);
-        ensure!(
-            takes,
-            Dtype,
-            "{} and {} cannot be multiplied",
-            lhs.dtype,
-            rhs.dtype
-        );
+        ensure!(takes, Dtype, "{} and {} cannot be multiplied", lhs.dtype, rhs.dtype);
         let out = self.out.unwrap_or(lhs.dtype);
         let sound = out.is_wide_float() == lhs.dtype.is_float() && out.bits() >= lhs.dtype.bits();
-        ensure!(
-            sound,
-            Dtype,
-            "products of {} cannot be summed in {out}",
-            lhs.dtype
-        );
+        ensure!(sound, Dtype, "products of {} cannot be summed in {out}", lhs.dtype);
         let mut dims = Vec::new();
         for (what, left, right) in [
             ("batch", &self.lhs_batch, &self.rhs_batch),
@@ -107,11 +92,7 @@ impl Dot {
             check_axes("right axis", &right_used, rhs.rank())?;
             for (&l, &r) in left.iter().zip(right) {
                 let (a, b) = (lhs.dims[l], rhs.dims[r]);
-                ensure!(
-                    a == b,
-                    Shape,
-                    "{what} dimensions differ: axis {l} is {a}, axis {r} is {b}"
-                );
+                ensure!(a == b, Shape, "{what} dimensions differ: axis {l} is {a}, axis {r} is {b}");
                 if what == "batch" {
                     dims.push(a);
                 }
@@ -148,17 +129,10 @@ impl Func {
             let result = dot.infer(&operands.types[0], &operands.types[1])?;
             let batching = match dot.lhs_batch.is_empty() {
                 true => String::new(),
-                false => format!(
-                    "batching_dims = [{}] x [{}], ",
-                    list(&dot.lhs_batch),
-                    list(&dot.rhs_batch)
-                ),
+                false => format!("batching_dims = [{}] x [{}], ", list(&dot.lhs_batch), list(&dot.rhs_batch)),
             };
-            let contracting = format!(
-                "contracting_dims = [{}] x [{}]",
-                list(&dot.lhs_contract),
-                list(&dot.rhs_contract)
-            );
+            let contracting =
+                format!("contracting_dims = [{}] x [{}]", list(&dot.lhs_contract), list(&dot.rhs_contract));
             let precision = dot.precision.mlir();
             let results = vec![result];
             let signature = operands.signature(&results);
@@ -207,11 +181,7 @@ impl Func {
             let fits =
                 a.dims[rank - 2] == size && b.dims[side] == size && a.dims[..rank - 2] == b.dims[..rank - 2];
             ensure!(fits, Shape, "the system's shapes do not fit");
-            let transpose = if how.transpose {
-                "TRANSPOSE"
-            } else {
-                "NO_TRANSPOSE"
-            };
+            let transpose = if how.transpose { "TRANSPOSE" } else { "NO_TRANSPOSE" };
             let attrs = [
                 format!("left_side = {}", how.left_side),
                 format!("lower = {}", how.lower),

@@ -25,18 +25,12 @@ impl Takes {
     fn check(self, dtype: DType) -> Result<(), Fault> {
         let pred = dtype == DType::Pred;
         let (holds, wanted) = match self {
-            Takes::Number => (
-                dtype.is_int() || dtype.is_wide_float(),
-                "an integer or a wide float",
-            ),
+            Takes::Number => (dtype.is_int() || dtype.is_wide_float(), "an integer or a wide float"),
             Takes::Any => (!dtype.is_narrow_float(), "a boolean, an integer or a wide float"),
             Takes::Bits => (dtype.is_int() || pred, "a boolean or an integer"),
             Takes::Int => (dtype.is_int(), "an integer"),
             Takes::Float => (dtype.is_wide_float(), "a wide float"),
-            Takes::Signed => (
-                dtype.is_signed() || dtype.is_wide_float(),
-                "a signed integer or a wide float",
-            ),
+            Takes::Signed => (dtype.is_signed() || dtype.is_wide_float(), "a signed integer or a wide float"),
         };
         if holds { Ok(()) } else { dtype_fault(dtype, wanted) }
     }
@@ -221,11 +215,7 @@ impl Func {
             let results = vec![ty.with_dtype(DType::Pred)];
             let signature = operands.signature(&results);
             Ok(Built::pretty(
-                format!(
-                    " {}, {}, {kind} : {signature}",
-                    direction.mlir(),
-                    operands.names()
-                ),
+                format!(" {}, {}, {kind} : {signature}", direction.mlir(), operands.names()),
                 results,
             ))
         })
@@ -237,10 +227,7 @@ impl Func {
         self.one(Op::IsFinite, &[x], |operands| {
             Takes::Float.check(operands.types[0].dtype)?;
             let results = vec![operands.types[0].with_dtype(DType::Pred)];
-            Ok(Built::pretty(
-                format!(" {} : {}", operands.names(), operands.signature(&results)),
-                results,
-            ))
+            Ok(Built::pretty(format!(" {} : {}", operands.names(), operands.signature(&results)), results))
         })
     }
 
@@ -250,12 +237,7 @@ impl Func {
         let fallback = self.type_or_scalar(on_true);
         self.many(Op::Select, &[pred, on_true, on_false], &[fallback], |operands| {
             let [pred, yes, no] = operands.array()?;
-            ensure!(
-                pred.dtype == DType::Pred,
-                Dtype,
-                "the predicate is {}, not i1",
-                pred.dtype
-            );
+            ensure!(pred.dtype == DType::Pred, Dtype, "the predicate is {}, not i1", pred.dtype);
             ensure!(yes == no, Shape, "the two choices differ");
             ensure!(
                 pred.rank() == 0 || pred.dims == yes.dims,
@@ -275,18 +257,8 @@ impl Func {
             let [low, x, high] = operands.array()?;
             Takes::Any.check(x.dtype)?;
             for bound in [low, high] {
-                ensure!(
-                    bound.dtype == x.dtype,
-                    Dtype,
-                    "a bound is {}, not {}",
-                    bound.dtype,
-                    x.dtype
-                );
-                ensure!(
-                    bound.rank() == 0 || bound.dims == x.dims,
-                    Shape,
-                    "a bound {bound} does not fit {x}"
-                );
+                ensure!(bound.dtype == x.dtype, Dtype, "a bound is {}, not {}", bound.dtype, x.dtype);
+                ensure!(bound.rank() == 0 || bound.dims == x.dims, Shape, "a bound {bound} does not fit {x}");
             }
             let result = x.clone();
             Ok(operands.same(result))

@@ -71,12 +71,7 @@ impl Func {
             );
             let sorted = format!("indices_are_sorted = {}", how.indices_are_sorted);
             let sizes = format!("slice_sizes = {}", array(&how.slice_sizes));
-            Ok(Built::generic(
-                &operands,
-                &[numbers, sorted, sizes],
-                &[],
-                vec![result],
-            ))
+            Ok(Built::generic(&operands, &[numbers, sorted, sizes], &[], vec![result]))
         })
     }
 
@@ -94,12 +89,7 @@ impl Func {
     pub fn take_at(&self, operand: Value, indices: Value) -> Value {
         let (from, at) = (self.type_or_scalar(operand), self.type_or_scalar(indices));
         let depth = at.dims.last().map_or(0, |&depth| depth as usize);
-        let how = leading(
-            &from,
-            at.rank().saturating_sub(1),
-            at.rank().saturating_sub(1),
-            depth,
-        );
+        let how = leading(&from, at.rank().saturating_sub(1), at.rank().saturating_sub(1), depth);
         self.gather(operand, indices, &how)
     }
 
@@ -158,13 +148,7 @@ impl Func {
     pub fn scatter_at(&self, operand: Value, indices: Value, updates: Value, update: Update) -> Value {
         let (to, at) = (self.type_or_scalar(operand), self.type_or_scalar(indices));
         let depth = at.dims.last().map_or(0, |&depth| depth as usize);
-        let how = leading(
-            &to,
-            at.rank().saturating_sub(1),
-            at.rank().saturating_sub(1),
-            depth,
-        )
-        .as_scatter();
+        let how = leading(&to, at.rank().saturating_sub(1), at.rank().saturating_sub(1), depth).as_scatter();
         self.scatter(operand, indices, updates, &how, update)
     }
 }
@@ -173,11 +157,7 @@ impl Func {
 fn leading(operand: &Type, at: usize, index_vector_dim: usize, depth: usize) -> Gather {
     let rank = operand.rank();
     let depth = depth.min(rank);
-    let slice_sizes = operand
-        .dims
-        .iter()
-        .enumerate()
-        .map(|(axis, &dim)| if axis < depth { 1 } else { dim });
+    let slice_sizes = operand.dims.iter().enumerate().map(|(axis, &dim)| if axis < depth { 1 } else { dim });
     Gather {
         offset_dims: (at..at + rank - depth).collect(),
         collapsed_slice_dims: (0..depth).collect(),
@@ -200,11 +180,7 @@ impl Gather {
     }
 
     fn infer(&self, operand: &Type, indices: &Type) -> Result<Type, Fault> {
-        ensure!(
-            self.slice_sizes.len() == operand.rank(),
-            Attribute,
-            "slice sizes do not fit {operand}"
-        );
+        ensure!(self.slice_sizes.len() == operand.rank(), Attribute, "slice sizes do not fit {operand}");
         for (axis, (&size, &dim)) in self.slice_sizes.iter().zip(&operand.dims).enumerate() {
             ensure!(
                 (0..=dim).contains(&size),
@@ -213,11 +189,7 @@ impl Gather {
             );
             let dropped =
                 self.collapsed_slice_dims.contains(&axis) || self.operand_batching_dims.contains(&axis);
-            ensure!(
-                !dropped || size <= 1,
-                Shape,
-                "axis {axis} is dropped with a slice of {size}"
-            );
+            ensure!(!dropped || size <= 1, Shape, "axis {axis} is dropped with a slice of {size}");
         }
         let plan = Plan {
             window: &self.offset_dims,
@@ -262,21 +234,13 @@ impl Scatter {
         };
         let (at, kept) = plan.check(operand, indices)?;
         let rank = at.len() + kept.len();
-        ensure!(
-            updates.rank() == rank,
-            Shape,
-            "updates {updates} need rank {rank}"
-        );
+        ensure!(updates.rank() == rank, Shape, "updates {updates} need rank {rank}");
         check_axes("window axis", &self.update_window_dims, rank)?;
         let (mut batch, mut window) = (at.iter(), kept.iter());
         for (axis, &dim) in updates.dims.iter().enumerate() {
             if self.update_window_dims.contains(&axis) {
                 let bound = window.next().map_or(0, |&axis| operand.dims[axis]);
-                ensure!(
-                    dim <= bound,
-                    Shape,
-                    "axis {axis} of the updates is {dim}, the operand has {bound}"
-                );
+                ensure!(dim <= bound, Shape, "axis {axis} of the updates is {dim}, the operand has {bound}");
             } else {
                 let wanted = batch.next().copied().unwrap_or_default();
                 ensure!(
@@ -303,18 +267,9 @@ struct Plan<'a> {
 impl Plan<'_> {
     /// The indices' dimensions without the index vector's, and the operand's axes that stay in a window.
     fn check(&self, operand: &Type, indices: &Type) -> Result<(Vec<i64>, Vec<usize>), Fault> {
-        ensure!(
-            indices.dtype.is_int(),
-            Dtype,
-            "indices are {}, not integers",
-            indices.dtype
-        );
+        ensure!(indices.dtype.is_int(), Dtype, "indices are {}, not integers", indices.dtype);
         let vector = self.index_vector_dim;
-        ensure!(
-            vector <= indices.rank(),
-            Axis,
-            "index vector axis {vector} is out of range for {indices}"
-        );
+        ensure!(vector <= indices.rank(), Axis, "index vector axis {vector} is out of range for {indices}");
         let length = indices.dims.get(vector).copied().unwrap_or(1);
         let map = self.index_map;
         ensure!(
@@ -330,11 +285,7 @@ impl Plan<'_> {
         let paired = self.operand_batch.len() == self.index_batch.len();
         ensure!(paired, Axis, "batching axes do not pair up");
         for (&from, &at) in self.operand_batch.iter().zip(self.index_batch) {
-            ensure!(
-                operand.dims[from] == indices.dims[at],
-                Shape,
-                "batching axes {from} and {at} differ"
-            );
+            ensure!(operand.dims[from] == indices.dims[at], Shape, "batching axes {from} and {at} differ");
         }
         let kept: Vec<usize> = (0..operand.rank()).filter(|axis| !gone.contains(axis)).collect();
         let fits = kept.len() == self.window.len();
@@ -345,12 +296,7 @@ impl Plan<'_> {
             self.window.len(),
             kept.len()
         );
-        let at = indices
-            .dims
-            .iter()
-            .enumerate()
-            .filter(|(axis, _)| *axis != vector)
-            .map(|(_, &dim)| dim);
+        let at = indices.dims.iter().enumerate().filter(|(axis, _)| *axis != vector).map(|(_, &dim)| dim);
         Ok((at.collect(), kept))
     }
 }

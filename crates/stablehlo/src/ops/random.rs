@@ -28,18 +28,10 @@ impl Func {
             };
             let sound = state.dtype == DType::U64 && state.rank() == 1 && lengths.contains(&state.dims[0]);
             ensure!(sound, Shape, "the state of {name} is {state}");
-            ensure!(
-                ty.dtype.is_unsigned(),
-                Dtype,
-                "random bits come as unsigned integers, not {}",
-                ty.dtype
-            );
+            ensure!(ty.dtype.is_unsigned(), Dtype, "random bits come as unsigned integers, not {}", ty.dtype);
             let results = vec![state, ty];
             let signature = operands.signature(&results);
-            Ok(Built::pretty(
-                format!(" {}, algorithm = {name} : {signature}", operands.names()),
-                results,
-            ))
+            Ok(Built::pretty(format!(" {}, algorithm = {name} : {signature}", operands.names()), results))
         });
         (results[0], results[1])
     }

@@ -36,12 +36,7 @@ impl Reducer {
             Reducer::Max | Reducer::Min => !dtype.is_narrow_float(),
             Reducer::And | Reducer::Or => dtype.is_int() || dtype == DType::Pred,
         };
-        ensure!(
-            holds,
-            Dtype,
-            "{dtype} cannot be reduced by {}",
-            self.op().mnemonic()
-        );
+        ensure!(holds, Dtype, "{dtype} cannot be reduced by {}", self.op().mnemonic());
         Ok(())
     }
 }
@@ -79,12 +74,7 @@ impl Func {
         self.one(Op::Reduce, &[x, init], |operands| {
             let [from, init] = operands.array()?;
             reducer.check(from.dtype)?;
-            ensure!(
-                *init == from.dtype.scalar(),
-                Dtype,
-                "the start is {init}, not a scalar {}",
-                from.dtype
-            );
+            ensure!(*init == from.dtype.scalar(), Dtype, "the start is {init}, not a scalar {}", from.dtype);
             let results = vec![reduced(from, axes)?];
             let (x, init) = (&operands.names[0], &operands.names[1]);
             let (op, axes) = (reducer.op().mnemonic(), list(axes));
@@ -105,11 +95,7 @@ impl Func {
         body: impl FnOnce(&Func, &[Value], &[Value]) -> Vec<Value>,
     ) -> Vec<Value> {
         let count = operands.len();
-        let elements: Vec<Type> = self
-            .types_or_scalars(operands)
-            .iter()
-            .map(|ty| ty.with_dims([]))
-            .collect();
+        let elements: Vec<Type> = self.types_or_scalars(operands).iter().map(|ty| ty.with_dims([])).collect();
         let pairs = [elements.clone(), elements.clone()].concat();
         let region = self.closed_region(&pairs, |f, values| body(f, &values[..count], &values[count..]));
         let all = [operands, inits].concat();
@@ -178,9 +164,7 @@ impl Func {
 /// The type of `from` without `axes`.
 fn reduced(from: &Type, axes: &[usize]) -> Result<Type, Fault> {
     check_axes("axis", axes, from.rank())?;
-    let kept = (0..from.rank())
-        .filter(|axis| !axes.contains(axis))
-        .map(|axis| from.dims[axis]);
+    let kept = (0..from.rank()).filter(|axis| !axes.contains(axis)).map(|axis| from.dims[axis]);
     Ok(from.with_dims(kept.collect::<Vec<_>>()))
 }
 
@@ -196,12 +180,7 @@ fn reduced_together(operands: &Operands, count: usize, axes: &[usize]) -> Result
     let mut results = Vec::new();
     for (from, init) in tensors.iter().zip(inits) {
         ensure!(from.dims == tensors[0].dims, Shape, "operands differ in shape");
-        ensure!(
-            *init == from.dtype.scalar(),
-            Dtype,
-            "a start is {init}, not a scalar {}",
-            from.dtype
-        );
+        ensure!(*init == from.dtype.scalar(), Dtype, "a start is {init}, not a scalar {}", from.dtype);
         results.push(reduced(from, axes)?);
     }
     Ok(results)

@@ -10,10 +10,7 @@ use crate::types::{DType, Type};
 /// ` %x{attrs} : (t, ...) -> t`.
 fn with_signature(operands: &Operands, attrs: &str, result: Type) -> Built {
     let results = vec![result];
-    Built::pretty(
-        format!(" {}{attrs} : {}", operands.names(), operands.signature(&results)),
-        results,
-    )
+    Built::pretty(format!(" {}{attrs} : {}", operands.names(), operands.signature(&results)), results)
 }
 
 impl Func {
@@ -24,26 +21,13 @@ impl Func {
             let from = &operands.types[0];
             let result = from.with_dims(dims);
             check_type(&result)?;
-            ensure!(
-                axes.len() == from.rank(),
-                Axis,
-                "{} axes are given for {from}",
-                axes.len()
-            );
+            ensure!(axes.len() == from.rank(), Axis, "{} axes are given for {from}", axes.len());
             check_axes("axis", axes, dims.len())?;
             for (&dim, &axis) in from.dims.iter().zip(axes) {
                 let fits = dim == 1 || dim == dims[axis];
-                ensure!(
-                    fits,
-                    Shape,
-                    "a dimension of {dim} cannot become axis {axis} of {result}"
-                );
+                ensure!(fits, Shape, "a dimension of {dim} cannot become axis {axis} of {result}");
             }
-            Ok(with_signature(
-                &operands,
-                &format!(", dims = [{}]", list(axes)),
-                result,
-            ))
+            Ok(with_signature(&operands, &format!(", dims = [{}]", list(axes)), result))
         })
     }
 
@@ -64,11 +48,7 @@ impl Func {
             let from = &operands.types[0];
             let result = from.with_dims(dims);
             check_type(&result)?;
-            ensure!(
-                from.elements() == result.elements(),
-                Shape,
-                "{from} cannot become {result}"
-            );
+            ensure!(from.elements() == result.elements(), Shape, "{from} cannot become {result}");
             Ok(with_signature(&operands, "", result))
         })[0]
     }
@@ -86,11 +66,7 @@ impl Func {
             check_axes("axis", permutation, from.rank())?;
             let dims: Vec<i64> = permutation.iter().map(|&axis| from.dims[axis]).collect();
             let result = from.with_dims(dims);
-            Ok(with_signature(
-                &operands,
-                &format!(", dims = [{}]", list(permutation)),
-                result,
-            ))
+            Ok(with_signature(&operands, &format!(", dims = [{}]", list(permutation)), result))
         })
     }
 
@@ -98,25 +74,13 @@ impl Func {
     #[track_caller]
     pub fn concatenate(&self, parts: &[Value], axis: usize) -> Value {
         self.one(Op::Concatenate, parts, |operands| {
-            ensure!(
-                !operands.types.is_empty(),
-                Shape,
-                "there is nothing to concatenate"
-            );
+            ensure!(!operands.types.is_empty(), Shape, "there is nothing to concatenate");
             let first = &operands.types[0];
-            ensure!(
-                axis < first.rank(),
-                Axis,
-                "axis {axis} is out of range for {first}"
-            );
+            ensure!(axis < first.rank(), Axis, "axis {axis} is out of range for {first}");
             let mut result = first.clone();
             result.dims[axis] = 0;
             for part in &operands.types {
-                ensure!(
-                    part.dtype == first.dtype,
-                    Dtype,
-                    "operands differ in element type"
-                );
+                ensure!(part.dtype == first.dtype, Dtype, "operands differ in element type");
                 let fits = part.rank() == first.rank()
                     && (0..first.rank()).all(|at| at == axis || part.dims[at] == first.dims[at]);
                 ensure!(fits, Shape, "operands differ beside axis {axis}");
@@ -132,10 +96,7 @@ impl Func {
         self.one(Op::Reverse, &[x], |operands| {
             let ty = operands.types[0].clone();
             check_axes("axis", axes, ty.rank())?;
-            Ok(Built::pretty(
-                format!(" {}, dims = [{}] : {ty}", operands.names(), list(axes)),
-                vec![ty],
-            ))
+            Ok(Built::pretty(format!(" {}, dims = [{}] : {ty}", operands.names(), list(axes)), vec![ty]))
         })
     }
 
@@ -154,22 +115,14 @@ impl Func {
             let rank = from.rank();
             let fits = [low, high, interior].iter().all(|each| each.len() == rank);
             ensure!(fits, Attribute, "low, high and interior need {rank} entries each");
-            ensure!(
-                interior.iter().all(|&each| each >= 0),
-                Attribute,
-                "interior padding is negative"
-            );
+            ensure!(interior.iter().all(|&each| each >= 0), Attribute, "interior padding is negative");
             let mut result = from.clone();
             for (at, dim) in result.dims.iter_mut().enumerate() {
                 *dim += low[at] + high[at] + (*dim - 1).max(0) * interior[at];
                 ensure!(*dim >= 0, Shape, "dimension {at} would become {dim}");
             }
-            let attrs = format!(
-                ", low = [{}], high = [{}], interior = [{}]",
-                list(low),
-                list(high),
-                list(interior)
-            );
+            let attrs =
+                format!(", low = [{}], high = [{}], interior = [{}]", list(low), list(high), list(interior));
             Ok(with_signature(&operands, &attrs, result))
         })
     }
@@ -188,23 +141,14 @@ impl Func {
 fn bitcast_type(from: &Type, to: DType) -> Result<Type, Fault> {
     let (narrow, wide) = (from.dtype.bits().min(to.bits()), from.dtype.bits().max(to.bits()));
     let pred = from.dtype == DType::Pred || to == DType::Pred;
-    ensure!(
-        !pred || from.dtype == to,
-        Dtype,
-        "{} cannot be read as {to}",
-        from.dtype
-    );
+    ensure!(!pred || from.dtype == to, Dtype, "{} cannot be read as {to}", from.dtype);
     let mut result = from.with_dtype(to);
     let ratio = i64::from(wide / narrow);
     if from.dtype.bits() > to.bits() {
         result.dims.push(ratio);
     } else if from.dtype.bits() < to.bits() {
         let last = result.dims.pop();
-        ensure!(
-            last == Some(ratio),
-            Shape,
-            "the last dimension must be {ratio} to read {from} as {to}"
-        );
+        ensure!(last == Some(ratio), Shape, "the last dimension must be {ratio} to read {from} as {to}");
     }
     Ok(result)
 }

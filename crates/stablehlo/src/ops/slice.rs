@@ -15,21 +15,13 @@ impl Func {
             let from = &operands.types[0];
             let rank = from.rank();
             let fits = [start, limit, strides].iter().all(|each| each.len() == rank);
-            ensure!(
-                fits,
-                Attribute,
-                "start, limit and strides need {rank} entries each"
-            );
+            ensure!(fits, Attribute, "start, limit and strides need {rank} entries each");
             let mut result = from.clone();
             let mut ranges = Vec::new();
             for (at, dim) in result.dims.iter_mut().enumerate() {
                 let (start, limit, stride) = (start[at], limit[at], strides[at]);
                 let sound = 0 <= start && start <= limit && limit <= *dim;
-                ensure!(
-                    sound,
-                    Shape,
-                    "{start}..{limit} is not inside dimension {at} of {from}"
-                );
+                ensure!(sound, Shape, "{start}..{limit} is not inside dimension {at} of {from}");
                 ensure!(stride > 0, Attribute, "the stride of dimension {at} is {stride}");
                 *dim = (limit - start + stride - 1) / stride;
                 ranges.push(if stride == 1 {
@@ -40,10 +32,7 @@ impl Func {
             }
             let results = vec![result];
             let signature = operands.signature(&results);
-            Ok(Built::pretty(
-                format!(" {} [{}] : {signature}", operands.names(), list(&ranges)),
-                results,
-            ))
+            Ok(Built::pretty(format!(" {} [{}] : {signature}", operands.names(), list(&ranges)), results))
         })
     }
 
@@ -100,16 +89,8 @@ impl Func {
         self.one(Op::DynamicSlice, &operands, |operands| {
             let from = &operands.types[0];
             check_starts(&operands, 1, from.rank())?;
-            ensure!(
-                sizes.len() == from.rank(),
-                Attribute,
-                "{} sizes are given for {from}",
-                sizes.len()
-            );
-            let inside = sizes
-                .iter()
-                .zip(&from.dims)
-                .all(|(&size, &dim)| (0..=dim).contains(&size));
+            ensure!(sizes.len() == from.rank(), Attribute, "{} sizes are given for {from}", sizes.len());
+            let inside = sizes.iter().zip(&from.dims).all(|(&size, &dim)| (0..=dim).contains(&size));
             ensure!(inside, Shape, "a part of {sizes:?} is not inside {from}");
             let results = vec![from.with_dims(sizes)];
             let signature = operands.signature(&results);
@@ -143,19 +124,10 @@ impl Func {
         self.one(Op::DynamicUpdateSlice, &operands, |operands| {
             let (whole, part) = (&operands.types[0], &operands.types[1]);
             check_starts(&operands, 2, whole.rank())?;
-            ensure!(
-                part.dtype == whole.dtype,
-                Dtype,
-                "the part is {}, not {}",
-                part.dtype,
-                whole.dtype
-            );
+            ensure!(part.dtype == whole.dtype, Dtype, "the part is {}, not {}", part.dtype, whole.dtype);
             ensure!(fits_in(part, whole), Shape, "a part {part} is not inside {whole}");
             let results = vec![whole.clone()];
-            Ok(Built::pretty(
-                format!(" {} : {}", operands.names(), operands.signature(&results)),
-                results,
-            ))
+            Ok(Built::pretty(format!(" {} : {}", operands.names(), operands.signature(&results)), results))
         })
     }
 
@@ -174,20 +146,13 @@ impl Func {
     #[track_caller]
     fn starts_at(&self, axis: usize, index: Value, rank: usize) -> Vec<Value> {
         let zero = self.full(self.ty(index), 0.0);
-        (0..rank)
-            .map(|at| if at == axis { index } else { zero })
-            .collect()
+        (0..rank).map(|at| if at == axis { index } else { zero }).collect()
     }
 }
 
 fn check_starts(operands: &Operands, first: usize, rank: usize) -> Result<(), Fault> {
     let starts = &operands.types[first..];
-    ensure!(
-        starts.len() == rank,
-        Attribute,
-        "{} starts are given for rank {rank}",
-        starts.len()
-    );
+    ensure!(starts.len() == rank, Attribute, "{} starts are given for rank {rank}", starts.len());
     for start in starts {
         ensure!(
             start.rank() == 0 && start.dtype.is_int(),
@@ -200,10 +165,5 @@ fn check_starts(operands: &Operands, first: usize, rank: usize) -> Result<(), Fa
 }
 
 fn fits_in(part: &Type, whole: &Type) -> bool {
-    part.rank() == whole.rank()
-        && part
-            .dims
-            .iter()
-            .zip(&whole.dims)
-            .all(|(part, whole)| part <= whole)
+    part.rank() == whole.rank() && part.dims.iter().zip(&whole.dims).all(|(part, whole)| part <= whole)
 }

@@ -22,27 +22,15 @@ pub struct Window {
 impl Window {
     /// Length 1, moving by 1, without padding, in every dimension.
     pub fn unit(rank: usize) -> Self {
-        Window {
-            dims: vec![1; rank],
-            strides: vec![1; rank],
-            padding: vec![(0, 0); rank],
-        }
+        Window { dims: vec![1; rank], strides: vec![1; rank], padding: vec![(0, 0); rank] }
     }
 
     fn infer(&self, from: &Type) -> Result<Type, Fault> {
         let rank = from.rank();
         let fits = [self.dims.len(), self.strides.len(), self.padding.len()] == [rank; 3];
-        ensure!(
-            fits,
-            Attribute,
-            "the window needs {rank} dimensions, strides and paddings"
-        );
+        ensure!(fits, Attribute, "the window needs {rank} dimensions, strides and paddings");
         let positive = self.dims.iter().chain(&self.strides).all(|&each| each > 0);
-        ensure!(
-            positive,
-            Attribute,
-            "window dimensions and strides must be positive"
-        );
+        ensure!(positive, Attribute, "window dimensions and strides must be positive");
         let mut result = from.clone();
         for (axis, dim) in result.dims.iter_mut().enumerate() {
             let padded = *dim + self.padding[axis].0 + self.padding[axis].1;
@@ -67,30 +55,16 @@ impl Func {
         });
         self.one(Op::ReduceWindow, &[x, init], |operands| {
             let [from, init] = operands.array()?;
-            ensure!(
-                *init == element,
-                Dtype,
-                "the start is {init}, not a scalar {}",
-                element.dtype
-            );
+            ensure!(*init == element, Dtype, "the start is {init}, not a scalar {}", element.dtype);
             let result = window.infer(from)?;
             region.must_yield("the reduction", std::slice::from_ref(&element))?;
-            let padding: Vec<Vec<i64>> = window
-                .padding
-                .iter()
-                .map(|&(low, high)| vec![low, high])
-                .collect();
+            let padding: Vec<Vec<i64>> = window.padding.iter().map(|&(low, high)| vec![low, high]).collect();
             let attrs = [
                 format!("padding = {}", matrix(&padding)),
                 format!("window_dimensions = {}", array(&window.dims)),
                 format!("window_strides = {}", array(&window.strides)),
             ];
-            Ok(Built::generic(
-                &operands,
-                &attrs,
-                &[region.labelled()],
-                vec![result],
-            ))
+            Ok(Built::generic(&operands, &attrs, &[region.labelled()], vec![result]))
         })
     }
 
