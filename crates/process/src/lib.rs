@@ -9,5 +9,6 @@ pub mod grpc;
 pub mod http;
 pub mod net;
 pub mod observe;
+pub mod threads;
 
 pub use drain::{Drain, Work};

@@ -1,0 +1,51 @@
+# Everything a person runs. `make demo` and `make test` work on a bare machine with Rust, Python 3 and a C compiler.
+
+MODEL ?= models/tandem-demo
+CARGO ?= cargo
+PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
+
+.PHONY: help build plugin demo test test-rust test-cluster lint deny fmt up bench
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
+
+demo: build ## Start a router, a prefill and a decode worker, send one prompt through them, say where the time went
+	@scripts/demo.sh $(MODEL)
+
+build: plugin ## The four programs, in target/release
+	@$(CARGO) build --release --bins
+
+plugin: $(PLUGIN) ## The PJRT CPU plugin, pinned by sha256 (TANDEM_PJRT_PLUGIN names another)
+
+.tools/pjrt/pjrt_c_api_cpu_plugin.so: scripts/plugin.sh
+	@scripts/plugin.sh
+
+test: build lint test-rust test-cluster ## All tests, after installing what they need
+
+test-rust: plugin
+	@$(CARGO) test --release --workspace
+
+test-cluster: build .venv/.ready ## Real clients against a real local cluster
+	@.venv/bin/python -m pytest -q cli/tests/cluster
+
+.venv/.ready: cli/tests/cluster/requirements.txt
+	@scripts/venv.sh .venv cli/tests/cluster/requirements.txt
+
+lint: ## Formatting and lints
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+
+deny: .tools/bin/cargo-deny ## Licences, bans and sources of every dependency
+	@.tools/bin/cargo-deny --offline check bans licenses sources
+
+.tools/bin/cargo-deny:
+	@$(CARGO) install --locked --root .tools cargo-deny@0.20.2
+
+fmt: ## Format
+	@$(CARGO) fmt --all
+
+up: build ## A local cluster in the foreground; Ctrl-C stops it
+	@target/release/tandem up --model $(MODEL)
+
+bench: build ## Step times beside JAX on this machine, and the router's overhead
+	@scripts/bench.sh $(MODEL)

@@ -1,0 +1,108 @@
+//! How fast a cluster is: closed loop (`--concurrency`) or open loop (`--rate`), by gRPC.
+
+mod load;
+mod report;
+mod trace;
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, bail};
+use proto::{
+    MESSAGE_LIMIT,
+    v1::{ListModelsRequest, inference_client::InferenceClient},
+};
+use tonic::transport::{Channel, Endpoint};
+
+use self::{
+    load::Load,
+    report::{Report, Slo},
+    trace::Request,
+};
+
+/// Flags of `tandem bench`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Flags {
+    /// Router's gRPC address
+    #[arg(long, env = "TANDEM_URL", default_value = "127.0.0.1:50051")]
+    pub url: String,
+    /// Model to ask for [default: the router's only one]
+    #[arg(long)]
+    pub model: Option<String>,
+    /// Requests in flight (closed loop)
+    #[arg(long, default_value_t = 4, conflicts_with = "rate")]
+    pub concurrency: usize,
+    /// Requests a second, Poisson arrivals (open loop)
+    #[arg(long)]
+    pub rate: Option<f64>,
+    /// Requests in all
+    #[arg(long, default_value_t = 64)]
+    pub requests: usize,
+    /// Tokens a prompt
+    #[arg(long, default_value_t = 256)]
+    pub prompt_tokens: usize,
+    /// Tokens to generate for each
+    #[arg(long, default_value_t = 64)]
+    pub max_tokens: u32,
+    /// Lengths (and arrivals, without --rate and --concurrency) from a trace: Mooncake's JSONL or Azure's CSV
+    #[arg(long)]
+    pub trace: Option<PathBuf>,
+    /// Goodput counts requests with a TTFT under this many milliseconds
+    #[arg(long, default_value_t = 500.0)]
+    pub slo_ttft: f64,
+    /// Goodput counts requests with a mean ITL under this many milliseconds
+    #[arg(long, default_value_t = 50.0)]
+    pub slo_itl: f64,
+    /// Seed of prompts and arrivals
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the load and prints the report.
+#[allow(clippy::print_stdout, reason = "this is the program's answer")]
+pub async fn run(flags: Flags) -> anyhow::Result<()> {
+    let mut client = connect(&flags.url).await?;
+    let models = client.list_models(ListModelsRequest {}).await?.into_inner().models;
+    let model = match &flags.model {
+        Some(name) => models.into_iter().find(|model| model.name == *name),
+        None => models.into_iter().next(),
+    };
+    let Some(model) = model else { bail!("the router does not serve the model {:?}", flags.model) };
+    let requests = match &flags.trace {
+        Some(path) => trace::read(path, flags.requests, model.context_length)?,
+        None => {
+            vec![Request { at: None, prompt: flags.prompt_tokens, output: flags.max_tokens }; flags.requests]
+        }
+    };
+    let load = Load { client, model, seed: flags.seed };
+    let samples = match flags.rate {
+        Some(rate) if rate > 0.0 => load.open(requests, rate).await,
+        Some(_) => bail!("--rate must be above 0"),
+        None => load.closed(requests, flags.concurrency.max(1)).await,
+    };
+    let millis = |value: f64| Duration::from_secs_f64(value / 1e3);
+    let report = Report::of(&samples, Slo { ttft: millis(flags.slo_ttft), itl: millis(flags.slo_itl) })?;
+    if flags.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        println!("{report}");
+    }
+    Ok(())
+}
+
+/// A client of the router at `url` (host:port, or with a scheme).
+pub(crate) async fn connect(url: &str) -> anyhow::Result<InferenceClient<Channel>> {
+    let address = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    let channel = Endpoint::from_shared(address)
+        .with_context(|| format!("--url {url}"))?
+        .tcp_nodelay(true)
+        .connect_timeout(Duration::from_secs(5))
+        .connect()
+        .await
+        .with_context(|| format!("no router at {url}"))?;
+    Ok(InferenceClient::new(channel)
+        .max_decoding_message_size(MESSAGE_LIMIT)
+        .max_encoding_message_size(MESSAGE_LIMIT))
+}

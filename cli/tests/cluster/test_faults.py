@@ -1,0 +1,64 @@
+"""A killed worker ends its requests with a typed error or a correct full answer, and the cluster goes on."""
+
+import concurrent.futures
+import os
+import signal
+import threading
+import time
+
+import grpc
+
+from inference import fault
+
+LONG = {"temperature": 0, "maxTokens": 400, "ignoreEos": True}
+TYPED = {"WORKER_LOST", "TRANSFER_FAILED", "NO_WORKER", "DRAINING", "STALE_INCARNATION"}
+
+
+def outcome(stream):
+    """Tokens and whether the stream finished; every other end must be typed."""
+    out = []
+    try:
+        for response in stream:
+            out += response.token_ids
+            if response.HasField("finish"):
+                return out, True
+        raise AssertionError("a silent end")
+    except grpc.RpcError as error:
+        assert fault(error)[0] in TYPED, (error.code(), error.details())
+        return out, False
+
+
+def check(cluster, recorded, role, moment):
+    client = cluster.inference()
+    prompts = [entry["prompt_ids"] * 3 for entry in recorded[:8]]
+    right = [client.tokens(ids[:900], **LONG)[0] for ids in prompts]
+    victim = cluster.workers(role)[0]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        streams = [client.generate(tokens={"ids": ids[:900]}, sampling=LONG) for ids in prompts]
+        futures = [pool.submit(outcome, stream) for stream in streams]
+        killer = threading.Timer(moment, os.kill, (victim["pid"], signal.SIGKILL))
+        killer.start()
+        for future, expected in zip(futures, right):
+            out, finished = future.result(60)
+            assert out == (expected if finished else expected[: len(out)]), "never wrong text"
+    # The rest serves on at once, and a fresh start of the same name joins under a new incarnation.
+    assert client.tokens(prompts[0][:900], **LONG)[0] == right[0]
+    router = cluster.state["router"]["pid"]
+
+    def back():
+        workers = [worker for worker in cluster.workers(role) if worker["name"] == victim["name"]]
+        return workers and workers[0]["pid"] != victim["pid"]
+
+    cluster.wait(back, 60, "restarted worker")
+    assert cluster.state["router"]["pid"] == router
+    assert client.tokens(prompts[1][:900], **LONG)[0] == right[1]
+    time.sleep(0.5)
+    cluster.wait_idle(5)
+
+
+def test_prefill_worker_killed(pairs, recorded):
+    check(pairs, recorded, "prefill", 0.05)
+
+
+def test_decode_worker_killed(pairs, recorded):
+    check(pairs, recorded, "decode", 0.6)

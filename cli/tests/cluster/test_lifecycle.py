@@ -1,0 +1,51 @@
+"""Nothing is left held after much traffic, and nothing is left running after the end."""
+
+import concurrent.futures
+import random
+import time
+
+import grpc
+
+from conftest import Cluster, alive
+
+
+def test_a_thousand_requests_a_third_cancelled_leave_nothing_held(cluster):
+    rng = random.Random(1)
+    client = cluster.inference()
+
+    def one(index):
+        ids = [rng.randrange(5, 500) for _ in range(rng.randrange(1, 300))]
+        stream = client.generate(
+            tokens={"ids": ids},
+            sampling={"maxTokens": rng.randrange(1, 24), "temperature": 1, "seed": str(index), "ignoreEos": True},
+        )
+        if index % 3 == 0:
+            time.sleep(rng.random() * 0.3)
+            stream.cancel()
+        try:
+            tokens, last = client.collect(stream)
+            return len(tokens) == last.usage.completion_tokens
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.CANCELLED, error.details()
+            return None
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        results = list(pool.map(one, range(1000)))
+    assert False not in results
+    assert results.count(None) > 100 and results.count(True) >= 660
+    cluster.wait_idle()
+    late = {address: cluster.metrics(address).get("tandem_engine_compilations_after_ready_total") for address in cluster.addresses()[1:]}
+    assert set(late.values()) == {0.0}, late
+
+
+def test_stopping_ends_running_streams_whole_and_every_process(tmp_path):
+    running = Cluster(tmp_path)
+    client = running.inference()
+    pids = [running.state["router"]["pid"], *(worker["pid"] for worker in running.state["workers"])]
+    stream = client.generate(tokens={"ids": [7] * 50}, sampling={"maxTokens": 100, "temperature": 0, "ignoreEos": True})
+    first = next(stream)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        rest = pool.submit(lambda: sum(len(response.token_ids) for response in stream))
+        assert running.stop() == 0
+        assert len(first.token_ids) + rest.result(10) == 100, "a drain lets running streams end"
+    assert [pid for pid in pids if alive(pid)] == []
