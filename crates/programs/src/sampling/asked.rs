@@ -39,19 +39,10 @@ impl Asked {
     /// caller draws it once, so that every worker of the request sees the same one.
     pub fn checked(self, vocabulary: u32, fresh_seed: u64) -> Result<Sampling, Refused> {
         let default = Sampling::default();
-        let temperature = real(
-            "temperature",
-            self.temperature,
-            default.temperature,
-            Range::AtLeast(0.0),
-        )?;
+        let temperature = real("temperature", self.temperature, default.temperature, Range::AtLeast(0.0))?;
         Ok(Sampling {
             max_tokens: self.max_tokens.map(max_tokens).transpose()?,
-            temperature: if temperature < MIN_TEMPERATURE {
-                0.0
-            } else {
-                temperature
-            },
+            temperature: if temperature < MIN_TEMPERATURE { 0.0 } else { temperature },
             top_p: real("top_p", self.top_p, default.top_p, Range::AboveTo(0.0, 1.0))?,
             top_k: self.top_k.map_or(Ok(default.top_k), top_k)?,
             min_p: real("min_p", self.min_p, default.min_p, Range::Within(0.0, 1.0))?,
@@ -119,20 +110,14 @@ fn real(field: &'static str, value: Option<f64>, default: f32, range: Range) -> 
     if narrow.is_finite() && range.holds(value) && range.holds(f64::from(narrow)) {
         return Ok(narrow);
     }
-    Err(Refused {
-        field,
-        why: format!("{value} is not a number {}", range.says()),
-    })
+    Err(Refused { field, why: format!("{value} is not a number {}", range.says()) })
 }
 
 fn max_tokens(value: i64) -> Result<u32, Refused> {
     u32::try_from(value)
         .ok()
         .filter(|&tokens| tokens > 0)
-        .ok_or_else(|| Refused {
-            field: "max_tokens",
-            why: format!("{value} is not from 1 to {}", u32::MAX),
-        })
+        .ok_or_else(|| Refused { field: "max_tokens", why: format!("{value} is not from 1 to {}", u32::MAX) })
 }
 
 fn top_k(value: i64) -> Result<u32, Refused> {
@@ -140,29 +125,21 @@ fn top_k(value: i64) -> Result<u32, Refused> {
         return Ok(0);
     }
     // The program counts kept tokens in 32 signed bits, and no vocabulary is larger.
-    u32::try_from(value.min(i64::from(i32::MAX))).map_err(|_| Refused {
-        field: "top_k",
-        why: format!("{value} is not -1, 0 or a number of tokens"),
-    })
+    u32::try_from(value.min(i64::from(i32::MAX)))
+        .map_err(|_| Refused { field: "top_k", why: format!("{value} is not -1, 0 or a number of tokens") })
 }
 
 fn logprobs(value: i64) -> Result<u32, Refused> {
     u32::try_from(value)
         .ok()
         .filter(|&top| top <= MAX_LOGPROBS)
-        .ok_or_else(|| Refused {
-            field: "logprobs",
-            why: format!("{value} is not from 0 to {MAX_LOGPROBS}"),
-        })
+        .ok_or_else(|| Refused { field: "logprobs", why: format!("{value} is not from 0 to {MAX_LOGPROBS}") })
 }
 
 fn stop(texts: Vec<String>) -> Result<Vec<String>, Refused> {
     let refuse = |why| Err(Refused { field: "stop", why });
     if texts.len() > MAX_STOPS {
-        return refuse(format!(
-            "{} stop strings, at most {MAX_STOPS} are allowed",
-            texts.len()
-        ));
+        return refuse(format!("{} stop strings, at most {MAX_STOPS} are allowed", texts.len()));
     }
     if texts.iter().any(String::is_empty) {
         return refuse("a stop string is empty".to_owned());
@@ -175,13 +152,10 @@ fn token_ids(field: &'static str, ids: &[i64], vocabulary: u32) -> Result<Vec<u3
 }
 
 fn token_id(field: &'static str, id: i64, vocabulary: u32) -> Result<u32, Refused> {
-    u32::try_from(id)
-        .ok()
-        .filter(|&id| id < vocabulary)
-        .ok_or_else(|| Refused {
-            field,
-            why: format!("token id {id} is not in the vocabulary of {vocabulary}"),
-        })
+    u32::try_from(id).ok().filter(|&id| id < vocabulary).ok_or_else(|| Refused {
+        field,
+        why: format!("token id {id} is not in the vocabulary of {vocabulary}"),
+    })
 }
 
 fn logit_bias(pairs: &[(i64, f64)], vocabulary: u32) -> Result<Vec<(u32, f32)>, Refused> {
@@ -189,17 +163,10 @@ fn logit_bias(pairs: &[(i64, f64)], vocabulary: u32) -> Result<Vec<(u32, f32)>, 
     let mut biases = BTreeMap::new();
     for &(id, value) in pairs {
         let id = token_id(field, id, vocabulary)?;
-        let bias = real(field, Some(value), 0.0, Range::Within(-100.0, 100.0)).map_err(
-            |Refused { why, .. }| Refused {
-                field,
-                why: format!("token id {id}: {why}"),
-            },
-        )?;
+        let bias = real(field, Some(value), 0.0, Range::Within(-100.0, 100.0))
+            .map_err(|Refused { why, .. }| Refused { field, why: format!("token id {id}: {why}") })?;
         if biases.insert(id, bias).is_some() {
-            return Err(Refused {
-                field,
-                why: format!("token id {id} is given twice"),
-            });
+            return Err(Refused { field, why: format!("token id {id} is given twice") });
         }
     }
     Ok(biases.into_iter().collect())

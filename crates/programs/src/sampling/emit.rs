@@ -52,17 +52,14 @@ pub fn emit(f: &Func, rows: &Rows) -> Drawn {
     let _scope = f.scope("sampling");
     let columns = Columns::of(f, rows);
     let logits = adjust(f, rows, &columns);
-    let peak = f.reduce_max(logits, &[1]);
+    // Not every device lets NaN through a maximum; infinity it must.
+    let alarm = f.splat_like(logits, f64::INFINITY);
+    let peak = f.reduce_max(f.select(f.is_finite(logits), logits, alarm), &[1]);
     let scores = race(f, rows, &columns, logits, peak);
     let first = first_of(f, scores, f.reduce_max(scores, &[1]));
     let tokens = f.select(f.is_finite(peak), first, f.splat_like(first, -1.0));
     let (chosen_logprob, top_ids, top_logprobs) = logprobs(f, rows, &columns, tokens);
-    Drawn {
-        tokens,
-        chosen_logprob,
-        top_ids,
-        top_logprobs,
-    }
+    Drawn { tokens, chosen_logprob, top_ids, top_logprobs }
 }
 
 /// `counts` with one more of each row's token in its slot. Tokens of -1 count nowhere.
@@ -71,12 +68,7 @@ pub fn count(f: &Func, counts: Value, slots: Value, tokens: Value) -> Value {
     let rows = f.dim(tokens, 0);
     let column = |value: Value| f.reshape(value, &[rows, 1]);
     let places = f.concatenate(&[column(slots), column(tokens)], 1);
-    f.scatter_at(
-        counts,
-        places,
-        f.splat(1i32, &[rows]),
-        Update::Combine(Reducer::Add),
-    )
+    f.scatter_at(counts, places, f.splat(1i32, &[rows]), Update::Combine(Reducer::Add))
 }
 
 /// The packed rows, column by column.
@@ -120,10 +112,7 @@ fn first_of(f: &Func, matrix: Value, value: Value) -> Value {
     let dims = f.dims(matrix);
     let places = f.iota(DType::S32.tensor(dims.as_slice()), 1);
     let nowhere = f.splat_like(places, dims[1] as f64);
-    f.reduce_min(
-        f.select(f.eq(matrix, spread(f, value, matrix)), places, nowhere),
-        &[1],
-    )
+    f.reduce_min(f.select(f.eq(matrix, spread(f, value, matrix)), places, nowhere), &[1])
 }
 
 /// The logits after bias and penalties.
@@ -184,11 +173,7 @@ fn logprobs(f: &Func, rows: &Rows, columns: &Columns, tokens: Value) -> (Value, 
     let (batch, vocabulary) = (f.dim(rows.logits, 0), f.dim(rows.logits, 1));
     let width = i64::from(MAX_LOGPROBS);
     let nothing = |f: &Func| {
-        vec![
-            f.splat(0f32, &[batch]),
-            f.splat(-1i32, &[batch, width]),
-            f.splat(0f32, &[batch, width]),
-        ]
+        vec![f.splat(0f32, &[batch]), f.splat(-1i32, &[batch, width]), f.splat(0f32, &[batch, width])]
     };
     let any = f.any(columns.ask(f, asks::LOGPROBS), &[0]);
     let found = f.if_else(
@@ -213,3 +198,6 @@ fn logprobs(f: &Func, rows: &Rows, columns: &Columns, tokens: Value) -> (Value, 
     );
     (found[0], found[1], found[2])
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,3 +49,8 @@ pub(super) fn exponential(f: &Func, seed: [Value; 2], positions: Value, vocabula
     let fraction = f.min(fraction, f.splat_like(fraction, 1.0 - 2f64.powi(-24)));
     f.neg(f.log1p(f.neg(fraction)))
 }
+
+#[cfg(test)]
+pub(super) mod reference;
+#[cfg(test)]
+mod tests;

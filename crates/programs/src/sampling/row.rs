@@ -54,10 +54,7 @@ impl SampleRow {
         ask(asks::BIAS, !sampling.logit_bias.is_empty());
         ask(asks::PENALTIES, sampling.penalises());
         ask(asks::LOGPROBS, sampling.logprobs.is_some());
-        ask(
-            asks::LIMIT,
-            sampling.temperature > 0.0 && (sampling.top_k > 0 || sampling.top_p < 1.0),
-        );
+        ask(asks::LIMIT, sampling.temperature > 0.0 && (sampling.top_k > 0 || sampling.top_p < 1.0));
         let mut words = [0; WORDS];
         words[word::SEED_LOW] = sampling.seed as u32;
         words[word::SEED_HIGH] = (sampling.seed >> 32) as u32;
@@ -75,9 +72,6 @@ impl SampleRow {
 
     /// The row of a place in the batch that no sequence fills: greedy, asking for nothing.
     pub fn padding() -> Self {
-        Self::pack(&Sampling {
-            temperature: 0.0,
-            ..Sampling::default()
-        })
+        Self::pack(&Sampling { temperature: 0.0, ..Sampling::default() })
     }
 }

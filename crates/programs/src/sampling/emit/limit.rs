@@ -31,20 +31,13 @@ pub(super) fn kept(f: &Func, columns: &Columns, logits: Value, weights: Value) -
         |f| vec![keep_all(f)],
     );
     let within = f.ge(keys, spread(f, threshold[0], keys));
-    f.and(
-        within,
-        f.ge(weights, spread(f, columns.reals[real::MIN_P], weights)),
-    )
+    f.and(within, f.ge(weights, spread(f, columns.reals[real::MIN_P], weights)))
 }
 
 /// u32 in the order of the floats: bits as they are with the sign flipped, or all flipped for negative ones.
 fn ordered(f: &Func, floats: Value) -> Value {
     // Both zeros are one value and must be one key.
-    let floats = f.select(
-        f.eq(floats, f.splat_like(floats, 0.0)),
-        f.splat_like(floats, 0.0),
-        floats,
-    );
+    let floats = f.select(f.eq(floats, f.splat_like(floats, 0.0)), f.splat_like(floats, 0.0), floats);
     let bits = f.bitcast_convert(floats, DType::U32);
     let sign = f.splat(1u32 << 31, &f.dims(bits));
     let negative = f.ge(bits, sign);
@@ -77,11 +70,7 @@ fn top_p(f: &Func, columns: &Columns, keys: Value, weights: Value, likeliest: Va
     // At least the likeliest token stays, however small the share.
     let wanted = f.max(f.add(high, low), f.splat_like(total, 1.0));
     let threshold = largest(f, keys, whole, wanted);
-    f.select(
-        f.lt(share, f.splat_like(share, 1.0)),
-        threshold,
-        f.splat_like(threshold, 0.0),
-    )
+    f.select(f.lt(share, f.splat_like(share, 1.0)), threshold, f.splat_like(threshold, 0.0))
 }
 
 /// u32 `[B]`: the largest threshold t for which the `amounts` of the keys from t on sum to `wanted` or more.
