@@ -16,6 +16,12 @@ pub trait Source: Send {
     fn next(&mut self) -> impl Future<Output = Result<Option<Segment>, Reason>> + Send;
 }
 
+impl<S: Source> Source for &mut S {
+    async fn next(&mut self) -> Result<Option<Segment>, Reason> {
+        S::next(self).await
+    }
+}
+
 /// Where a receiver's segments go: room that was reserved for one sequence. Dropping it before the commit gives the room
 /// back, whatever was already written.
 pub trait Sink: Send + 'static {
@@ -38,8 +44,11 @@ pub trait TicketBook: Send + Sync + 'static {
     /// Hands out the room, to one transfer at most.
     fn open(&self, id: &TicketId) -> Result<Self::Sink, Reason>;
 
-    /// The sender is alive: the lease starts anew, or has ended.
-    fn renew(&self, id: &TicketId) -> Result<(), Reason>;
+    /// The sender is alive: the lease starts anew.
+    fn renew(&self, id: &TicketId);
+
+    /// Ready when the ticket of a transfer under way is worth nothing any more: its lease ended, or nobody wants it.
+    fn revoked(&self, id: &TicketId) -> impl Future<Output = Reason> + Send;
 
     /// The transfer that opened the ticket is over; its sink is dropped already.
     fn close(&self, id: &TicketId, end: &Result<Receipt, Error>);

@@ -42,7 +42,7 @@ pub use ends::{Sink, Source, TicketBook};
 pub use error::Error;
 pub use layout::{Difference, Layout};
 pub use manifest::{Manifest, NotInManifest};
-pub use meters::Meters;
+pub use meters::{Meters, Staged};
 pub use pace::{Bounds, Pace};
 pub use reason::Reason;
 pub use recv::driver::Receiver;
@@ -50,7 +50,7 @@ pub use recv::listener::serve;
 pub use sampling::{BadSampling, FirstToken, SamplingState};
 pub use segment::{Projection, Segment, SegmentId};
 pub use send::driver::{Unsent, send, send_over};
-pub use ticket::{BadTicketId, Expected, Incarnation, Receipt, Secret, Ticket, TicketId};
+pub use ticket::{BadLength, BadTicketId, Expected, Incarnation, Receipt, Secret, Ticket, TicketId};
 
 #[cfg(test)]
 mod tests;

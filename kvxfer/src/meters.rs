@@ -85,6 +85,12 @@ impl Meters {
         }
     }
 
+    /// Counts bytes as staged that a sink keeps before it can use them, until the result is dropped.
+    pub fn stage(&self, bytes: u64) -> Staged {
+        self.staging_bytes.inc_by(bytes as i64);
+        Staged { gauge: self.staging_bytes.clone(), bytes }
+    }
+
     /// Payload bytes staged now, over all transfers of this process.
     pub fn staging_bytes(&self) -> i64 {
         self.staging_bytes.get()
@@ -98,6 +104,19 @@ impl Meters {
     /// Faults of one kind so far.
     pub fn faults(&self, kind: &'static str) -> u64 {
         self.faults.get_or_create(&Kind { kind }).get()
+    }
+}
+
+/// Bytes in a sink's buffers.
+#[derive(Debug)]
+pub struct Staged {
+    gauge: Gauge,
+    bytes: u64,
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        self.gauge.dec_by(self.bytes as i64);
     }
 }
 

@@ -84,9 +84,16 @@ pub struct WrongSize {
 /// enough that credit flows in many steps and a digest is taken while the bytes are in cache.
 pub const SEGMENT_BYTES: u64 = 1 << 20;
 
+/// Latents of all layers together are cut to runs of tokens of about this many bytes.
+pub const RUN_BYTES: u64 = 4 << 20;
+
 /// How many of `unit_bytes` go into one segment.
 fn units_a_segment(unit_bytes: u64, units: u32) -> u32 {
-    let fitting = SEGMENT_BYTES / unit_bytes.max(1);
+    units_within(SEGMENT_BYTES, unit_bytes, units)
+}
+
+fn units_within(bytes: u64, unit_bytes: u64, units: u32) -> u32 {
+    let fitting = bytes / unit_bytes.max(1);
     u32::try_from(fitting).unwrap_or(u32::MAX).clamp(1, units.max(1))
 }
 

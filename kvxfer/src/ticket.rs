@@ -52,6 +52,34 @@ pub struct Receipt {
 #[error("ticket id must be 32 hexadecimal digits")]
 pub struct BadTicketId;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{have} bytes instead of {need}")]
+pub struct BadLength {
+    pub have: usize,
+    pub need: usize,
+}
+
+fn exactly<const N: usize>(bytes: &[u8]) -> Result<[u8; N], BadLength> {
+    let have = bytes.len();
+    bytes.try_into().map_err(|_| BadLength { have, need: N })
+}
+
+impl TryFrom<&[u8]> for Incarnation {
+    type Error = BadLength;
+
+    fn try_from(bytes: &[u8]) -> Result<Incarnation, BadLength> {
+        exactly(bytes).map(Incarnation)
+    }
+}
+
+impl TryFrom<&[u8]> for Secret {
+    type Error = BadLength;
+
+    fn try_from(bytes: &[u8]) -> Result<Secret, BadLength> {
+        exactly(bytes).map(Secret)
+    }
+}
+
 impl fmt::Display for TicketId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", u128::from_be_bytes(self.0))

@@ -5,7 +5,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep_until, timeout};
 
 use super::{RecvAction, RecvEvent, RecvSession, check_hello};
-use crate::ends::{Sink, TicketBook};
+use crate::ends::TicketBook;
 use crate::error::Error;
 use crate::frame::{Frame, Hello};
 use crate::key::{Direction, TransferKey};
@@ -120,7 +120,7 @@ impl Receiver {
         let session = RecvSession::new(*manifest, expected.incarnation, key, self.pace, now());
         let window = self.bounds.window.max(manifest.largest_segment());
         let mut receiving = Receiving { session, wire, held, renewed: now() };
-        open.end = receiving.run(self, window, sink, || book.renew(id)).await;
+        open.end = receiving.run(self, window, sink, book, id).await;
         match &open.end {
             Ok(receipt) => Ok(*receipt),
             Err(error) => Err(error.same()),
@@ -181,18 +181,20 @@ struct Receiving<'a, S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Receiving<'_, S> {
     /// Feeds the session until it finishes. The sink is dropped before this returns, unless it has committed.
-    async fn run<K: Sink>(
+    async fn run<B: TicketBook>(
         &mut self,
         shared: &Receiver,
         window: u64,
-        sink: K,
-        renew: impl Fn() -> Result<(), Reason>,
+        sink: B::Sink,
+        book: &B,
+        id: &TicketId,
     ) -> Result<Receipt, Error> {
         let (jobs, todo) = mpsc::unbounded_channel();
         let (finished, mut done) = mpsc::unbounded_channel();
         let mut sink = std::pin::pin!(work(sink, todo, finished));
         let mut room =
             std::pin::pin!(shared.room.acquire_many(units(window).min(units(shared.bounds.staging))));
+        let mut revoked = std::pin::pin!(book.revoked(id));
         let mut admitted = None;
         let mut actions = Vec::new();
         loop {
@@ -211,9 +213,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiving<'_, S> {
                 }
                 () = &mut sink => RecvEvent::SinkFailed(Reason::Sink { fault: "ended early".to_owned() }),
                 Some(done) = done.recv() => done_event(done),
+                reason = &mut revoked, if reading => RecvEvent::GiveUp(reason),
                 () = sleep_until(deadline) => RecvEvent::Tick,
             };
-            self.feed(event, shared.pace, &renew, &mut actions);
+            let heard = matches!(event, RecvEvent::Heard);
+            self.session.on(event, now(), &mut actions);
+            if heard {
+                if now() - self.renewed >= shared.pace.heartbeat {
+                    self.renewed = now();
+                    book.renew(id);
+                }
+                self.frames(&mut actions);
+            }
             for action in actions.drain(..) {
                 match action {
                     RecvAction::Write(frame) => self.wire.push(frame),
@@ -233,29 +244,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Receiving<'_, S> {
         }
     }
 
-    fn feed(
-        &mut self,
-        event: RecvEvent,
-        pace: Pace,
-        renew: &impl Fn() -> Result<(), Reason>,
-        actions: &mut Vec<RecvAction>,
-    ) {
-        let heard = matches!(event, RecvEvent::Heard);
-        self.session.on(event, now(), actions);
-        if !heard {
-            return;
-        }
-        if now() - self.renewed >= pace.heartbeat {
-            self.renewed = now();
-            if let Err(reason) = renew() {
-                self.session.on(RecvEvent::GiveUp(reason), now(), actions);
-            }
-        }
+    fn frames(&mut self, actions: &mut Vec<RecvAction>) {
         while self.session.reads() {
             let event = match self.wire.frame() {
                 Ok(Some(frame)) => RecvEvent::Frame(frame),
                 Ok(None) => return,
-                Err(fault) => RecvEvent::GiveUp(Reason::Protocol { fault: fault.to_string() }),
+                Err(fault) => {
+                    let fault = fault.to_string();
+                    RecvEvent::GiveUp(Reason::Protocol { fault })
+                }
             };
             self.session.on(event, now(), actions);
         }

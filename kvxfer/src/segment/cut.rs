@@ -2,9 +2,12 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::{Layout, Projection, Segment, SegmentId, WrongSize, check_size, units_a_segment};
+use super::{
+    Layout, Projection, RUN_BYTES, Segment, SegmentId, WrongSize, check_size, units_a_segment, units_within,
+};
 
-/// Cuts one chunk's latents, f32 [latent_layers, tokens, latent_width], into segments that share its memory.
+/// Cuts one chunk's latents, f32 [latent_layers, tokens, latent_width], into segments that share its memory. All layers
+/// of a run of tokens come one after another, so that a receiver that takes tokens whole holds few of them in pieces.
 pub fn latents(
     layout: &Layout,
     first_token: u32,
@@ -12,15 +15,17 @@ pub fn latents(
     chunk: &Bytes,
 ) -> Result<Vec<Segment>, WrongSize> {
     let unit = layout.token_bytes();
-    check_size("latents", chunk, u64::from(layout.latent_layers) * u64::from(tokens) * unit)?;
-    let step = units_a_segment(unit, tokens);
+    let all_layers = u64::from(layout.latent_layers) * unit;
+    check_size("latents", chunk, u64::from(tokens) * all_layers)?;
+    let run = units_a_segment(unit, tokens).min(units_within(RUN_BYTES, all_layers, tokens));
     let mut segments = Vec::new();
-    for layer in 0..layout.latent_layers {
-        for from in (0..tokens).step_by(step as usize) {
-            let count = step.min(tokens - from);
+    for from in (0..tokens).step_by(run as usize) {
+        for layer in 0..layout.latent_layers {
+            let count = run.min(tokens - from);
             let id = SegmentId::Latents { layer, first_token: first_token + from, tokens: count };
             let start = (u64::from(layer) * u64::from(tokens) + u64::from(from)) * unit;
-            segments.push(Segment { id, payload: chunk.slice(span(start, u64::from(count) * unit)) });
+            let payload = chunk.slice(span(start, u64::from(count) * unit));
+            segments.push(Segment { id, payload });
         }
     }
     Ok(segments)

@@ -125,8 +125,12 @@ impl TicketBook for OneTicket {
         Ok(Room { place: Arc::clone(&self.place), slowness: self.slowness, refuses: self.refuses })
     }
 
-    fn renew(&self, _: &TicketId) -> Result<(), Reason> {
-        if *self.lease_ended.borrow() { Err(Reason::LeaseExpired) } else { Ok(()) }
+    fn renew(&self, _: &TicketId) {}
+
+    async fn revoked(&self, _: &TicketId) -> Reason {
+        let mut ended = self.lease_ended.subscribe();
+        ended.wait_for(|ended| *ended).await.unwrap();
+        Reason::LeaseExpired
     }
 
     fn close(&self, _: &TicketId, end: &Result<Receipt, Error>) {

@@ -119,10 +119,13 @@ async fn a_lease_that_ends_during_the_transfer_ends_it() {
     let (here, there) = tokio::io::duplex(4096);
     let (ours, theirs) = (meters(), meters());
     let book = OneTicket::new();
-    book.lease_ended.send_replace(true);
     let (receiver, cancel) = (receiver(&theirs), CancellationToken::new());
     let slow = Slow(Ready::new(segments()), Duration::from_millis(300));
-    let (sent, received) = tokio::join!(sending(here, slow, &ours, &cancel), receiver.receive(there, &book));
+    let (sent, received, _) =
+        tokio::join!(sending(here, slow, &ours, &cancel), receiver.receive(there, &book), async {
+            sleep(Duration::from_secs(1)).await;
+            book.lease_ended.send_replace(true)
+        });
     assert!(matches!(sent, Err(Error::PeerGaveUp(Reason::LeaseExpired))), "{sent:?}");
     assert!(received.is_err() && book.place().freed());
 }
