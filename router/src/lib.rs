@@ -1,1 +1,32 @@
 //! Admit, place, start and relay requests; gRPC, OpenAI HTTP.
+//!
+//! Clients call in through [`ingress`]; workers are called through their own contracts. A request's types follow its
+//! journey, each made from the one before: `Asked`, `Request`, `Admitted`, `Placed`, `Decoding`, [`TokenStream`].
+
+mod admission;
+mod channels;
+mod dispatch;
+mod error;
+mod flags;
+mod fleet;
+pub mod ingress;
+mod journey;
+mod metrics;
+mod model;
+mod placement;
+mod relay;
+mod request;
+mod server;
+#[cfg(test)]
+mod test_cluster;
+#[cfg(test)]
+mod test_model;
+
+pub use admission::{Arrival, Limits};
+pub use error::Error;
+pub use flags::Flags;
+pub use journey::{Config, Deps, Router};
+pub use model::{Model, OpenError};
+pub use relay::TokenStream;
+pub use request::{Asked, Prompt, Request};
+pub use server::{Listeners, ServeError};

@@ -1,0 +1,117 @@
+//! The gate: how many requests are in flight at once, and who must wait or go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+use tracing::Span;
+
+use crate::dispatch::Tries;
+use crate::error::Error;
+use crate::metrics::{Metrics, Outcome};
+use crate::request::Request;
+
+/// Bounds of the gate.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Requests in flight at once, at least 1.
+    pub in_flight: usize,
+    /// Requests that may wait for a permit.
+    pub waiting: usize,
+    /// Longest wait for a permit.
+    pub wait: Duration,
+}
+
+/// When a request came, how long it may take, and the span that tells its story.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    pub at: Instant,
+    pub deadline: Instant,
+    pub span: Span,
+}
+
+/// Lets requests in. Clones are the same gate.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    limits: Limits,
+    permits: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
+    metrics: Metrics,
+}
+
+/// A request that may be served: it holds its permit until its stream is dropped.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) request: Request,
+    pub(crate) arrival: Arrival,
+    pub(crate) tries: Tries,
+    pub(crate) outcome: Outcome,
+    _permit: Permit,
+}
+
+#[derive(Debug)]
+struct Permit {
+    held: Gauge,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.held.dec();
+    }
+}
+
+/// One of the waiting; dropping it takes it out of the count.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Gate {
+    pub(crate) fn new(limits: Limits, metrics: Metrics) -> Self {
+        let permits = Arc::new(Semaphore::new(limits.in_flight));
+        Self { limits, permits, waiting: Arc::default(), metrics }
+    }
+
+    /// Waits for a permit, in order of arrival.
+    pub(crate) async fn admit(&self, request: Request, arrival: Arrival) -> Result<Box<Admitted>, Error> {
+        let permit = match Arc::clone(&self.permits).try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => self.wait(arrival.deadline).await?,
+        };
+        self.metrics.permits_held.inc();
+        let permit = Permit { held: self.metrics.permits_held.clone(), _permit: permit };
+        let (tries, outcome) = (Tries::default(), Outcome::of(&self.metrics));
+        Ok(Box::new(Admitted { request, arrival, tries, outcome, _permit: permit }))
+    }
+
+    /// From now on nobody is let in.
+    pub(crate) fn close(&self) {
+        self.permits.close();
+    }
+
+    async fn wait(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Error> {
+        let overloaded = || Error::Overloaded { in_flight: self.limits.in_flight, waited: self.limits.wait };
+        if self.permits.is_closed() {
+            return Err(Error::Draining);
+        }
+        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waiting = Waiting(Arc::clone(&self.waiting));
+        if before >= self.limits.waiting {
+            return Err(overloaded());
+        }
+        let until = deadline.min(Instant::now() + self.limits.wait);
+        match timeout_at(until, Arc::clone(&self.permits).acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) => Err(Error::Draining),
+            Err(_) if until == deadline => Err(Error::Deadline { stage: "waiting to be admitted" }),
+            Err(_) => Err(overloaded()),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What an operator can set.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use process::observe::Observe;
+use serde::Serialize;
+
+use crate::admission::Limits;
+use crate::journey::Config;
+
+/// Admit, place, start and relay requests
+#[derive(Clone, Debug, clap::Parser, Serialize)]
+#[command(name = "tandem-router", version)]
+#[serde(rename_all = "kebab-case")]
+pub struct Flags {
+    /// Folder of the checkpoint (config.json, tokenizer, chat template; weights are not read)
+    #[arg(long, env = "TANDEM_MODEL")]
+    pub model: PathBuf,
+    /// Name the model is served under [default: the folder's name]
+    #[arg(long, env = "TANDEM_MODEL_NAME")]
+    pub model_name: Option<String>,
+    /// Address to serve gRPC on (host:port, port 0 for any)
+    #[arg(long, env = "TANDEM_GRPC", default_value = "127.0.0.1:50051")]
+    pub grpc: String,
+    /// Address to serve HTTP on (host:port, port 0 for any)
+    #[arg(long, env = "TANDEM_HTTP", default_value = "127.0.0.1:8080")]
+    pub http: String,
+    /// Requests in flight at once
+    #[arg(long, env = "TANDEM_MAX_IN_FLIGHT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_in_flight: u32,
+    /// Requests that may wait to be admitted
+    #[arg(long, env = "TANDEM_MAX_WAITING", default_value_t = 1024)]
+    pub max_waiting: u32,
+    /// Longest wait to be admitted (seconds)
+    #[arg(long, env = "TANDEM_MAX_WAIT", default_value_t = 10)]
+    pub max_wait: u64,
+    /// Longest life of a request (seconds)
+    #[arg(long, env = "TANDEM_REQUEST_TIMEOUT", default_value_t = 600)]
+    pub request_timeout: u64,
+    /// How often a request is started again on other workers at most
+    #[arg(long, env = "TANDEM_RETRIES", default_value_t = 2)]
+    pub retries: u32,
+    /// Silence after which a worker is no longer a member (milliseconds)
+    #[arg(long, env = "TANDEM_LEASE", default_value_t = 3000)]
+    pub lease: u64,
+    /// Seconds that running requests get to end in after SIGTERM
+    #[arg(long, env = "TANDEM_GRACE", default_value_t = 30)]
+    pub grace: u64,
+    /// Logs and traces
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub observe: Observe,
+}
+
+impl Flags {
+    /// The name the model is served under.
+    pub fn served_name(&self) -> String {
+        let folder = || self.model.file_name().map(|name| name.to_string_lossy().into_owned());
+        self.model_name.clone().or_else(folder).unwrap_or_else(|| "model".to_owned())
+    }
+
+    /// How the router behaves.
+    pub fn config(&self) -> Config {
+        Config {
+            limits: Limits {
+                in_flight: self.max_in_flight as usize,
+                waiting: self.max_waiting as usize,
+                wait: Duration::from_secs(self.max_wait),
+            },
+            timeout: Duration::from_secs(self.request_timeout),
+            retries: self.retries,
+        }
+    }
+
+    /// Silence after which a worker is no longer a member.
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease)
+    }
+
+    /// How long running requests get after SIGTERM.
+    pub fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace)
+    }
+}

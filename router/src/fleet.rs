@@ -1,0 +1,179 @@
+//! The router's view of the fleet: who is alive, what has been booked on whom, and how each is reached.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use discovery::View;
+use proto::v1::{Role, WorkerRecord};
+use tokio::sync::watch;
+use tonic::transport::Channel;
+
+use crate::admission::Admitted;
+use crate::channels::Channels;
+use crate::dispatch::Stranded;
+use crate::error::Error;
+use crate::placement::{self, Booked, Candidate, Need};
+
+/// Places requests on live workers. Clones are the same fleet.
+#[derive(Clone, Debug)]
+pub(crate) struct Fleet {
+    model: String,
+    view: watch::Receiver<View>,
+    books: Books,
+    channels: Channels,
+}
+
+/// A request with a prefill worker and a decode worker, whose load is booked until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) admitted: Box<Admitted>,
+    pub(crate) prefill: Seat,
+    pub(crate) decode: Seat,
+}
+
+/// A request's seat on one worker.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) record: Arc<WorkerRecord>,
+    pub(crate) channel: Channel,
+    booking: Booking,
+}
+
+/// What is booked on each incarnation.
+#[derive(Clone, Debug, Default)]
+struct Books(Arc<Mutex<HashMap<Bytes, Booked>>>);
+
+#[derive(Debug)]
+struct Booking {
+    books: Books,
+    incarnation: Bytes,
+    amount: Booked,
+}
+
+impl Fleet {
+    pub(crate) fn new(model: String, view: watch::Receiver<View>, channels: Channels) -> Self {
+        Self { model, view, books: Books::default(), channels }
+    }
+
+    /// Chooses a pair and books the request on it.
+    pub(crate) fn place(&self, admitted: Box<Admitted>) -> Result<Placed, Stranded> {
+        let view = self.view.borrow().clone();
+        match self.seats(&view, &admitted) {
+            Ok((prefill, decode)) => Ok(Placed { admitted, prefill, decode }),
+            Err(error) => Err(Stranded { admitted, error }),
+        }
+    }
+
+    /// Longest prompt and output together that every live worker takes, at most `model_context`.
+    pub(crate) fn context(&self, model_context: u32) -> u32 {
+        let view = self.view.borrow();
+        let ladders = view.members().filter_map(|member| member.record.ladder.as_ref());
+        ladders
+            .map(|ladder| ladder.context_tokens)
+            .filter(|&context| context > 0)
+            .fold(model_context, u32::min)
+    }
+
+    /// Whether a request could be placed now.
+    pub(crate) fn serves(&self) -> bool {
+        let view = self.view.borrow().clone();
+        placement::serves(&self.model, &self.candidates(&view))
+    }
+
+    /// Waits until members or their loads change, and forgets those that are gone. False: nothing will change again.
+    pub(crate) async fn changed(&mut self) -> bool {
+        let changed = self.view.changed().await.is_ok();
+        let view = self.view.borrow_and_update().clone();
+        self.channels
+            .keep(|incarnation| view.members().any(|member| member.record.incarnation == incarnation));
+        changed
+    }
+
+    /// Live workers of a role.
+    pub(crate) fn count(&self, role: Role) -> usize {
+        self.view.borrow().members().filter(|member| member.record.role() == role).count()
+    }
+
+    fn seats(&self, view: &View, admitted: &Admitted) -> Result<(Seat, Seat), Error> {
+        let request = &admitted.request;
+        let need = Need {
+            prompt_tokens: request.prompt_tokens(),
+            total_tokens: request.prompt_tokens() + request.max_tokens,
+        };
+        let pair = placement::choose(&self.model, need, &self.candidates(view), &admitted.tries.avoid)?;
+        let record = |index| {
+            let member = view.members().nth(index);
+            member
+                .map(|member| Arc::clone(&member.record))
+                .ok_or_else(|| Error::NoWorker { role: Role::Unspecified, model: self.model.clone() })
+        };
+        let (prefill, decode) = (record(pair.prefill)?, record(pair.decode)?);
+        let pages =
+            decode.capacity.as_ref().map_or(0, |capacity| placement::pages(need.total_tokens, capacity));
+        let prompt = Booked { prompt_tokens: u64::from(need.prompt_tokens), ..Booked::default() };
+        let room = Booked { slots: 1, pages, ..Booked::default() };
+        Ok((self.seat(prefill, prompt)?, self.seat(decode, room)?))
+    }
+
+    fn seat(&self, record: Arc<WorkerRecord>, amount: Booked) -> Result<Seat, Error> {
+        let channel = self.channels.to(&record)?;
+        let booking = self.books.book(record.incarnation.clone(), amount);
+        Ok(Seat { record, channel, booking })
+    }
+
+    fn candidates<'a>(&self, view: &'a View) -> Vec<Candidate<'a>> {
+        let books = self.books.lock();
+        let booked = |incarnation: &Bytes| books.get(incarnation).copied().unwrap_or_default();
+        view.members()
+            .map(|member| Candidate {
+                record: &member.record,
+                load: &member.load,
+                booked: booked(&member.record.incarnation),
+            })
+            .collect()
+    }
+}
+
+impl Seat {
+    /// Of the prompt booked here only `left` tokens are still to be computed.
+    pub(crate) fn prompt_left(&mut self, left: u64) {
+        let amount = Booked { prompt_tokens: left, ..self.booking.amount };
+        self.booking.change(amount);
+    }
+}
+
+impl Books {
+    fn book(&self, incarnation: Bytes, amount: Booked) -> Booking {
+        let mut booking = Booking { books: self.clone(), incarnation, amount: Booked::default() };
+        booking.change(amount);
+        booking
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Bytes, Booked>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Booking {
+    fn change(&mut self, amount: Booked) {
+        let mut books = self.books.lock();
+        let booked = books.entry(self.incarnation.clone()).or_default();
+        let old = std::mem::replace(&mut self.amount, amount);
+        booked.prompt_tokens = booked.prompt_tokens - old.prompt_tokens + amount.prompt_tokens;
+        booked.slots = booked.slots - old.slots + amount.slots;
+        booked.pages = booked.pages - old.pages + amount.pages;
+        if *booked == Booked::default() {
+            books.remove(&self.incarnation);
+        }
+    }
+}
+
+impl Drop for Booking {
+    fn drop(&mut self) {
+        self.change(Booked::default());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,7 @@
+//! The doors: both bring what a client wrote to the same check, and the same answer back.
+
+mod grpc;
+mod openai;
+
+pub use grpc::Grpc;
+pub use openai::routes as openai;

@@ -1,0 +1,110 @@
+//! The OpenAI-compatible HTTP door.
+
+mod answer;
+mod body;
+mod logprobs;
+mod problem;
+mod sse;
+mod whole;
+
+use axum::Json;
+use axum::Router as Routes;
+use axum::body::Body as HttpBody;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Method, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use futures::future::try_join_all;
+use serde_json::{Value, json};
+use tracing::info_span;
+
+use crate::error::Error;
+use crate::journey::Router;
+use answer::{Frame, Kind};
+
+const REQUEST_ID: &str = "x-request-id";
+
+/// The routes under `/v1`, and OpenAI's shape for whatever is not there.
+pub fn routes(router: Router) -> Routes {
+    let missing = |method: Method, uri: Uri| async move { problem::no_such_route(&method, &uri) };
+    Routes::new()
+        .route("/v1/completions", post(completions))
+        .route("/v1/chat/completions", post(chat))
+        .route("/v1/models", get(models))
+        .route("/v1/models/{model}", get(model))
+        .fallback(missing)
+        .method_not_allowed_fallback(missing)
+        .with_state(router)
+}
+
+async fn completions(State(router): State<Router>, headers: HeaderMap, body: HttpBody) -> Response {
+    answered(generate(router, Kind::Completion, &headers, body).await)
+}
+
+async fn chat(State(router): State<Router>, headers: HeaderMap, body: HttpBody) -> Response {
+    answered(generate(router, Kind::Chat, &headers, body).await)
+}
+
+async fn models(State(router): State<Router>) -> Json<Value> {
+    Json(json!({ "object": "list", "data": [described(&router)] }))
+}
+
+async fn model(State(router): State<Router>, Path(model): Path<String>) -> Response {
+    let served = &router.model.name;
+    if model == *served {
+        return Json(described(&router)).into_response();
+    }
+    problem::response(&Error::UnknownModel { model, served: served.clone() })
+}
+
+fn described(router: &Router) -> Value {
+    json!({
+        "id": router.model.name, "object": "model", "created": 0, "owned_by": "tandem",
+        "max_model_len": router.context(),
+    })
+}
+
+fn answered(answer: Result<Response, Error>) -> Response {
+    answer.unwrap_or_else(|error| problem::response(&error))
+}
+
+async fn generate(
+    router: Router,
+    kind: Kind,
+    headers: &HeaderMap,
+    body: HttpBody,
+) -> Result<Response, Error> {
+    let id = request_id(headers)?;
+    let span = info_span!("generate", door = "http", request = %id);
+    telemetry::propagate::from_headers(&span, headers);
+    let arrival = router.arrival(span, None);
+    let text = tokio::time::timeout_at(arrival.deadline, body::read(body))
+        .await
+        .map_err(|_| Error::Deadline { stage: "the body was read" })??;
+    let plan = body::parse(&text)?.plan(kind, &id, router.fresh_seed())?;
+    let starts = plan.asked.into_iter().map(|asked| router.generate(asked, arrival.clone()));
+    let choices = try_join_all(starts).await?;
+    let frame = Frame::new(kind, &id, &router.model.name, plan.choices_per_prompt);
+    let mut response = match plan.stream {
+        Some(options) => sse::response(frame, choices, options),
+        None => whole::response(frame, choices).await?,
+    };
+    if let Ok(value) = id.parse() {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    Ok(response)
+}
+
+/// The client's own id for the request, or a fresh one.
+fn request_id(headers: &HeaderMap) -> Result<String, Error> {
+    match headers.get(REQUEST_ID) {
+        None => Ok(uuid::Uuid::new_v4().simple().to_string()),
+        Some(value) => value
+            .to_str()
+            .map(str::to_owned)
+            .map_err(|_| Error::invalid(REQUEST_ID, "must be visible ASCII characters")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

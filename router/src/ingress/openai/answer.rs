@@ -1,0 +1,154 @@
+//! OpenAI's response objects.
+
+use std::time::SystemTime;
+
+use proto::v1::{Finish, FinishReason, Timing, Usage};
+use serde::Serialize;
+
+use super::logprobs::Logprobs;
+
+/// Which of the two APIs is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Completion,
+    Chat,
+}
+
+/// What all objects of one answer have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    pub(super) kind: Kind,
+    id: String,
+    created: u64,
+    model: String,
+    choices_per_prompt: usize,
+}
+
+/// A whole answer, or one chunk of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Object<'a> {
+    id: &'a str,
+    object: &'static str,
+    created: u64,
+    model: &'a str,
+    pub(super) choices: Vec<Choice<'a>>,
+    /// Absent, null, or there: with `include_usage` every chunk but the last has null.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) usage: Option<Option<UsageBody>>,
+    /// Extension: where the time went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) timing: Option<TimingBody>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Choice<'a> {
+    pub(super) index: usize,
+    #[serde(flatten)]
+    pub(super) content: Content<'a>,
+    pub(super) logprobs: Option<Logprobs>,
+    pub(super) finish_reason: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Content<'a> {
+    Text(&'a str),
+    Message(Turn<'a>),
+    Delta(Turn<'a>),
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Turn<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) content: Option<&'a str>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct UsageBody {
+    prompt_tokens: u32,
+    completion_tokens: u32,
+    total_tokens: u32,
+    prompt_tokens_details: PromptDetails,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct PromptDetails {
+    cached_tokens: u32,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct TimingBody {
+    queue: f64,
+    prefill: f64,
+    transfer: f64,
+    first_token: f64,
+    total: f64,
+    prefill_worker: String,
+    decode_worker: String,
+    migrations: u32,
+}
+
+impl Frame {
+    pub(super) fn new(kind: Kind, id: &str, model: &str, choices_per_prompt: usize) -> Self {
+        let prefix = if kind == Kind::Chat { "chatcmpl" } else { "cmpl" };
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self {
+            kind,
+            id: format!("{prefix}-{id}"),
+            created: since_epoch.as_secs(),
+            model: model.to_owned(),
+            choices_per_prompt,
+        }
+    }
+
+    /// Counts one choice's tokens into the answer's; choices of the same prompt count its tokens once.
+    pub(super) fn count(&self, index: usize, usage: &Usage, all: &mut UsageBody) {
+        if index.is_multiple_of(self.choices_per_prompt) {
+            all.prompt_tokens += usage.prompt_tokens;
+            all.prompt_tokens_details.cached_tokens += usage.cached_tokens;
+        }
+        all.completion_tokens += usage.completion_tokens;
+        all.total_tokens = all.prompt_tokens + all.completion_tokens;
+    }
+
+    pub(super) fn whole<'a>(&'a self, choices: Vec<Choice<'a>>) -> Object<'a> {
+        let object = if self.kind == Kind::Chat { "chat.completion" } else { "text_completion" };
+        self.object(object, choices)
+    }
+
+    pub(super) fn chunk<'a>(&'a self, choices: Vec<Choice<'a>>) -> Object<'a> {
+        let object = if self.kind == Kind::Chat { "chat.completion.chunk" } else { "text_completion" };
+        self.object(object, choices)
+    }
+
+    fn object<'a>(&'a self, object: &'static str, choices: Vec<Choice<'a>>) -> Object<'a> {
+        let Self { id, created, model, .. } = self;
+        Object { id, object, created: *created, model, choices, usage: None, timing: None }
+    }
+}
+
+impl From<Timing> for TimingBody {
+    fn from(timing: Timing) -> Self {
+        let Timing {
+            queue,
+            prefill,
+            transfer,
+            first_token,
+            total,
+            prefill_worker,
+            decode_worker,
+            migrations,
+        } = timing;
+        Self { queue, prefill, transfer, first_token, total, prefill_worker, decode_worker, migrations }
+    }
+}
+
+/// OpenAI knows two reasons; a stop string is one of the first.
+pub(super) fn finish_reason(finish: &Finish) -> &'static str {
+    match finish.reason() {
+        FinishReason::Stop | FinishReason::StopSequence => "stop",
+        FinishReason::Length | FinishReason::Unspecified => "length",
+    }
+}

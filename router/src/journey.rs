@@ -1,0 +1,134 @@
+//! The journey of a request, in the order in which it happens.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use discovery::View;
+use process::Drain;
+use telemetry::Meters;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{Instrument, Span};
+
+use crate::admission::{Arrival, Gate, Limits};
+use crate::channels::Channels;
+use crate::dispatch::Dispatch;
+use crate::error::Error;
+use crate::fleet::Fleet;
+use crate::metrics::Metrics;
+use crate::model::Model;
+use crate::relay::TokenStream;
+use crate::request::{Asked, Prompt, Request};
+
+/// Texts longer than this are tokenized beside the runtime, in bytes.
+const LONG_TEXT: usize = 16 << 10;
+
+/// How a router behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    pub limits: Limits,
+    /// Longest life of a request, whatever its client allows.
+    pub timeout: Duration,
+    /// How often a request is started again on other workers at most.
+    pub retries: u32,
+}
+
+/// What a router is given from outside.
+#[derive(Debug)]
+pub struct Deps {
+    /// The registry's view of the fleet.
+    pub members: watch::Receiver<View>,
+    pub meters: Meters,
+    pub drain: Drain,
+    /// Makes the seed of a request that names none.
+    pub seed: fn() -> u64,
+}
+
+/// The router without its doors. Clones are the same router.
+#[derive(Clone, Debug)]
+pub struct Router {
+    pub(crate) model: Arc<Model>,
+    pub(crate) fleet: Fleet,
+    pub(crate) gate: Gate,
+    pub(crate) metrics: Metrics,
+    pub(crate) meters: Meters,
+    pub(crate) drain: Drain,
+    dispatch: Dispatch,
+    timeout: Duration,
+    seed: fn() -> u64,
+}
+
+impl Router {
+    /// A router of `model`; nothing is bound or connected yet.
+    pub fn build(model: Model, config: Config, deps: Deps) -> Self {
+        let metrics = Metrics::register(&deps.meters);
+        let fleet = Fleet::new(model.name.clone(), deps.members, Channels::default());
+        let dispatch = Dispatch::new(fleet.clone(), metrics.clone(), deps.drain.clone(), config.retries);
+        Self {
+            model: Arc::new(model),
+            gate: Gate::new(config.limits, metrics.clone()),
+            fleet,
+            metrics,
+            meters: deps.meters,
+            drain: deps.drain,
+            dispatch,
+            timeout: config.timeout,
+            seed: deps.seed,
+        }
+    }
+
+    /// A request has come; its client waits at most `timeout`.
+    pub fn arrival(&self, span: Span, timeout: Option<Duration>) -> Arrival {
+        let at = Instant::now();
+        let allowed = timeout.map_or(self.timeout, |asked| asked.min(self.timeout));
+        Arrival { at, deadline: at + allowed, span }
+    }
+
+    /// Checks, admits, places and starts a request. What it returns is the answer, and owns all that serves it.
+    pub async fn generate(&self, asked: Asked, arrival: Arrival) -> Result<TokenStream, Error> {
+        let span = arrival.span.clone();
+        self.start(asked, arrival).instrument(span).await
+    }
+
+    /// Longest prompt and output together, in tokens.
+    pub(crate) fn context(&self) -> u32 {
+        self.fleet.context(self.model.context)
+    }
+
+    /// A seed for a request that names none.
+    pub(crate) fn fresh_seed(&self) -> u64 {
+        (self.seed)()
+    }
+
+    async fn start(&self, asked: Asked, arrival: Arrival) -> Result<TokenStream, Error> {
+        let refused = |error: Error| {
+            self.metrics.refused(&error);
+            error
+        };
+        let request = self.check(asked).await.map_err(refused)?;
+        let admitted = self.gate.admit(request, arrival).await.map_err(refused)?;
+        let decoding = self.dispatch.start(admitted).await?;
+        Ok(TokenStream::new(decoding, self.dispatch.clone(), self.model.tokenizer.clone()))
+    }
+
+    async fn check(&self, asked: Asked) -> Result<Request, Error> {
+        let (model, context, seed) = (Arc::clone(&self.model), self.context(), self.fresh_seed());
+        let long = match &asked.prompt {
+            Prompt::Text(text) => text.len() > LONG_TEXT,
+            Prompt::Chat(messages) => {
+                messages.iter().map(|message| message.content.len()).sum::<usize>() > LONG_TEXT
+            }
+            Prompt::Missing | Prompt::Tokens(_) => false,
+        };
+        let check = move || Request::check(asked, &model, context, seed, SystemTime::now());
+        if !long {
+            return check();
+        }
+        tokio::task::spawn_blocking(check)
+            .await
+            .map_err(|error| Error::Internal(format!("the prompt was not tokenized: {error}")))?
+    }
+}
+
+#[cfg(test)]
+mod tests;

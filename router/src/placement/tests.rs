@@ -1,0 +1,121 @@
+use proto::v1::{Capacity, Fingerprint, Layout, Load, Role, WorkerRecord};
+
+use super::{Avoid, Booked, Candidate, Need, choose, serves};
+use crate::error::Error;
+
+const NEED: Need = Need { prompt_tokens: 100, total_tokens: 160 };
+
+struct Worker {
+    record: WorkerRecord,
+    load: Load,
+    booked: Booked,
+}
+
+fn worker(role: Role, name: &str) -> Worker {
+    let fingerprint =
+        Fingerprint { model: "demo".to_owned(), latent_format: "f32".to_owned(), ..Fingerprint::default() };
+    let record = WorkerRecord {
+        name: name.to_owned(),
+        role: role.into(),
+        incarnation: name.as_bytes().to_vec().into(),
+        fingerprint: Some(fingerprint),
+        layout: Some(Layout { heads: 4, ..Layout::default() }),
+        capacity: Some(Capacity { pages: 100, page_tokens: 16, slots: 8 }),
+        ..WorkerRecord::default()
+    };
+    let load = Load { free_pages: 100, free_slots: 8, ..Load::default() };
+    Worker { record, load, booked: Booked::default() }
+}
+
+fn place_avoiding(workers: &[Worker], avoid: &Avoid) -> Result<(String, String), Error> {
+    let candidates: Vec<Candidate<'_>> = workers
+        .iter()
+        .map(|worker| Candidate { record: &worker.record, load: &worker.load, booked: worker.booked })
+        .collect();
+    let name = |index: usize| workers[index].record.name.clone();
+    choose("demo", NEED, &candidates, avoid).map(|pair| (name(pair.prefill), name(pair.decode)))
+}
+
+fn place(workers: &[Worker]) -> (String, String) {
+    place_avoiding(workers, &Avoid::default()).unwrap()
+}
+
+fn pair(prefill: &str, decode: &str) -> (String, String) {
+    (prefill.to_owned(), decode.to_owned())
+}
+
+#[test]
+fn prefill_goes_where_it_is_done_soonest() {
+    let mut fleet =
+        vec![worker(Role::Prefill, "p0"), worker(Role::Prefill, "p1"), worker(Role::Decode, "d0")];
+    assert_eq!(place(&fleet), pair("p0", "d0"));
+    fleet[0].load.tokens_per_second = 100.0;
+    fleet[1].load.tokens_per_second = 1000.0;
+    fleet[1].load.queued_tokens = 800;
+    assert_eq!(place(&fleet), pair("p1", "d0"), "900 tokens at 1000/s end before 100 at 100/s");
+    fleet[1].booked.prompt_tokens = 2000;
+    assert_eq!(place(&fleet), pair("p0", "d0"), "what is booked counts before it is reported");
+}
+
+#[test]
+fn decode_goes_where_most_room_stays_free() {
+    let mut fleet = vec![worker(Role::Prefill, "p0"), worker(Role::Decode, "d0"), worker(Role::Decode, "d1")];
+    fleet[1].load.free_slots = 3;
+    assert_eq!(place(&fleet), pair("p0", "d1"));
+    fleet[2].booked = Booked { slots: 6, ..Booked::default() };
+    assert_eq!(place(&fleet), pair("p0", "d0"), "two of eight are left after the bookings");
+    fleet[1].load.free_pages = 9;
+    assert_eq!(place(&fleet), pair("p0", "d1"), "160 tokens need ten pages of 16");
+    fleet[2].load.free_slots = 0;
+    fleet[1].load.free_slots = 0;
+    place(&fleet);
+}
+
+#[test]
+fn only_workers_that_compute_the_same_are_paired() {
+    let mut fleet =
+        vec![worker(Role::Prefill, "p0"), worker(Role::Prefill, "p1"), worker(Role::Decode, "d0")];
+    let weights = |worker: &mut Worker, digest: &'static [u8]| {
+        worker.record.fingerprint.as_mut().unwrap().weights_digest = digest.into();
+    };
+    weights(&mut fleet[1], b"new");
+    weights(&mut fleet[2], b"new");
+    assert_eq!(place(&fleet), pair("p1", "d0"));
+    fleet.remove(1);
+    let refused = place_avoiding(&fleet, &Avoid::default()).unwrap_err();
+    assert!(matches!(refused, Error::Mismatch { field: "fingerprint.weights_digest", .. }), "{refused}");
+    weights(&mut fleet[1], b"");
+    fleet[0].record.layout.as_mut().unwrap().heads = 5;
+    let refused = place_avoiding(&fleet, &Avoid::default()).unwrap_err();
+    assert!(matches!(refused, Error::Mismatch { field: "layout.heads", .. }), "{refused}");
+    fleet[0].record.layout.as_mut().unwrap().heads = 4;
+    fleet[0].record.layout.as_mut().unwrap().page_tokens = 64;
+    assert_eq!(place(&fleet), pair("p0", "d0"), "page lengths may differ");
+}
+
+#[test]
+fn a_failed_worker_is_the_last_choice_and_a_dead_one_none() {
+    let fleet = [worker(Role::Prefill, "p0"), worker(Role::Decode, "d0"), worker(Role::Decode, "d1")];
+    let incarnation = |index: usize| vec![fleet[index].record.incarnation.clone()];
+    let tried = Avoid { tried: [incarnation(0), incarnation(1)].concat(), ..Avoid::default() };
+    assert_eq!(place_avoiding(&fleet, &tried).unwrap(), pair("p0", "d1"));
+    let lost = Avoid { lost: incarnation(0), ..Avoid::default() };
+    let refused = place_avoiding(&fleet, &lost).unwrap_err();
+    assert!(matches!(refused, Error::NoWorker { role: Role::Prefill, .. }), "{refused}");
+}
+
+#[test]
+fn draining_workers_and_other_models_do_not_count() {
+    let mut fleet = vec![worker(Role::Prefill, "p0"), worker(Role::Decode, "d0")];
+    fleet[1].load.draining = true;
+    assert!(matches!(
+        place_avoiding(&fleet, &Avoid::default()),
+        Err(Error::NoWorker { role: Role::Decode, .. })
+    ));
+    let candidates: Vec<Candidate<'_>> = fleet
+        .iter()
+        .map(|worker| Candidate { record: &worker.record, load: &worker.load, booked: worker.booked })
+        .collect();
+    assert!(!serves("demo", &candidates));
+    assert!(!serves("other", &candidates));
+}

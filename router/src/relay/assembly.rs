@@ -1,0 +1,251 @@
+//! From tokens of two workers, possibly of several starts, to one text. Pure.
+//!
+//! Every token has its index in the output; the first is prefill's. Tokens that were delivered in an earlier start must
+//! come again unchanged and are not delivered twice; anything else means that the workers disagree, and ends the
+//! request rather than mix two texts.
+
+use proto::v1::{EndReason, Finish, FinishReason, Logprobs, TokenLogprob};
+use text::{Checked, Decoder, StopMatcher, Tokenizer};
+
+use crate::error::Error;
+use crate::request::Request;
+
+#[cfg(test)]
+mod tests;
+
+/// A token with its log probability, where that was asked for.
+type Token = (u32, Option<Logprobs>);
+
+#[derive(Debug)]
+pub(super) struct Assembly {
+    prompt_tokens: u32,
+    max_tokens: usize,
+    end_tokens: Vec<u32>,
+    stop_tokens: Vec<u32>,
+    wants_logprobs: bool,
+    output: Vec<u32>,
+    /// Index of the next token of the present start.
+    next: usize,
+    /// Tokens from decode that came before the first token.
+    early: Vec<Token>,
+    decoder: Decoder,
+    stop: StopMatcher,
+    complete: Option<FinishReason>,
+}
+
+/// A part of the answer.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Piece {
+    pub(super) token_ids: Vec<u32>,
+    pub(super) text: String,
+    pub(super) logprobs: Vec<Logprobs>,
+    pub(super) finish: Option<Finish>,
+}
+
+impl Piece {
+    pub(super) fn end(reason: FinishReason) -> Self {
+        let finish = Finish { reason: reason.into(), stop_sequence: String::new() };
+        Self { finish: Some(finish), ..Self::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.token_ids.is_empty() && self.text.is_empty()
+    }
+
+    /// This piece and the one after it.
+    pub(super) fn and(mut self, next: Self) -> Self {
+        self.token_ids.extend(next.token_ids);
+        self.text.push_str(&next.text);
+        self.logprobs.extend(next.logprobs);
+        self.finish = next.finish;
+        self
+    }
+}
+
+impl Assembly {
+    pub(super) fn new(request: &Request, tokenizer: &Tokenizer) -> Self {
+        Self {
+            prompt_tokens: request.prompt_tokens(),
+            max_tokens: request.max_tokens as usize,
+            end_tokens: request.end_tokens.clone(),
+            stop_tokens: request.sampling.stop_token_ids.clone(),
+            wants_logprobs: request.sampling.logprobs.is_some(),
+            output: Vec::new(),
+            next: 0,
+            early: Vec::new(),
+            decoder: tokenizer.decoder(),
+            stop: StopMatcher::new(request.sampling.stop.clone()),
+            complete: None,
+        }
+    }
+
+    /// Tokens of the output so far.
+    pub(super) fn tokens(&self) -> u32 {
+        u32::try_from(self.output.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether the present start has brought its first token.
+    pub(super) fn has_first(&self) -> bool {
+        self.next > 0
+    }
+
+    /// Whether no token follows.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete.is_some()
+    }
+
+    /// Prefill's token, and whatever decode sent before it came.
+    pub(super) fn first(
+        &mut self,
+        id: u32,
+        logprobs: Option<Logprobs>,
+        tokenizer: &Tokenizer,
+    ) -> Result<Piece, Error> {
+        if self.has_first() {
+            return Err(Error::Internal("prefill sent its first token twice".to_owned()));
+        }
+        let mut tokens = vec![(id, logprobs)];
+        tokens.append(&mut self.early);
+        self.take(tokens, tokenizer)
+    }
+
+    /// Decode's tokens; `position` counts from the start of the prompt.
+    pub(super) fn more(
+        &mut self,
+        position: u32,
+        ids: &[u32],
+        logprobs: Vec<Logprobs>,
+        tokenizer: &Tokenizer,
+    ) -> Result<Piece, Error> {
+        if self.wants_logprobs && logprobs.len() != ids.len() {
+            return Err(Error::Internal("decode left out log probabilities".to_owned()));
+        }
+        let waiting = if self.has_first() { self.next } else { 1 + self.early.len() };
+        let expected = u64::from(self.prompt_tokens) + waiting as u64;
+        if u64::from(position) != expected {
+            return Err(Error::Internal(format!("decode sent position {position} instead of {expected}")));
+        }
+        let mut logprobs = logprobs.into_iter();
+        let tokens: Vec<Token> = ids.iter().map(|&id| (id, logprobs.next())).collect();
+        if self.has_first() {
+            return self.take(tokens, tokenizer);
+        }
+        self.early.extend(tokens);
+        Ok(Piece::default())
+    }
+
+    /// Decode says that it has ended.
+    pub(super) fn ended(&mut self, reason: EndReason) {
+        if self.complete.is_none() {
+            self.complete = Some(match reason {
+                EndReason::EndToken => self.end_token_reason(self.output.last().copied()),
+                EndReason::Length | EndReason::Unspecified => FinishReason::Length,
+            });
+        }
+    }
+
+    /// The held back rest of the text, and how it ended.
+    pub(super) fn close(&mut self, tokenizer: &Tokenizer) -> Result<Piece, Error> {
+        let reason = self.complete.unwrap_or(FinishReason::Length);
+        let decoder = std::mem::replace(&mut self.decoder, tokenizer.decoder());
+        let rest = decoder.finish().map_err(|error| Error::Internal(error.to_string()))?;
+        let mut piece = Piece::end(reason);
+        if self.show(rest.unwrap_or_default(), &mut piece) {
+            piece.text.push_str(&std::mem::take(&mut self.stop).finish());
+        }
+        Ok(piece)
+    }
+
+    /// The request starts again: all tokens come once more.
+    pub(super) fn restart(&mut self) {
+        self.next = 0;
+        self.early.clear();
+        self.complete = None;
+    }
+
+    fn take(&mut self, tokens: Vec<Token>, tokenizer: &Tokenizer) -> Result<Piece, Error> {
+        let mut piece = Piece::default();
+        for (id, logprobs) in tokens {
+            if self.is_over() {
+                return Err(Error::Internal("tokens came after the end".to_owned()));
+            }
+            let index = self.next;
+            self.next += 1;
+            if let Some(&delivered) = self.output.get(index) {
+                if delivered != id {
+                    let message = format!("started again, token {index} is {id} instead of {delivered}");
+                    return Err(Error::Internal(message));
+                }
+                self.note_end(id);
+                continue;
+            }
+            self.output.push(id);
+            piece.token_ids.push(id);
+            if self.wants_logprobs {
+                piece.logprobs.extend(logprobs.map(|entry| with_bytes(entry, tokenizer)));
+            }
+            self.note_end(id);
+            if !self.end_tokens.contains(&id) {
+                let text = self.decoder.push(id).map_err(|error| Error::Internal(error.to_string()))?;
+                if let Some(text) = text
+                    && !self.show(text, &mut piece)
+                {
+                    return Ok(piece);
+                }
+            }
+        }
+        Ok(piece)
+    }
+
+    /// Whether the tokens taken so far, by themselves, end the output.
+    fn is_over(&self) -> bool {
+        self.next >= self.max_tokens
+            || self
+                .next
+                .checked_sub(1)
+                .and_then(|last| self.output.get(last))
+                .is_some_and(|id| self.end_tokens.contains(id))
+    }
+
+    fn note_end(&mut self, id: u32) {
+        if self.end_tokens.contains(&id) {
+            self.complete = Some(self.end_token_reason(Some(id)));
+        } else if self.next >= self.max_tokens {
+            self.complete = Some(FinishReason::Length);
+        }
+    }
+
+    fn end_token_reason(&self, id: Option<u32>) -> FinishReason {
+        if id.is_some_and(|id| self.stop_tokens.contains(&id)) {
+            FinishReason::StopSequence
+        } else {
+            FinishReason::Stop
+        }
+    }
+
+    /// Adds what may be shown of `text`. False: a stop string is complete, and the piece is the last.
+    fn show(&mut self, text: String, piece: &mut Piece) -> bool {
+        match self.stop.push(text) {
+            Checked::Open(text) => {
+                piece.text.push_str(&text);
+                true
+            }
+            Checked::Stopped { text, stop } => {
+                piece.text.push_str(&text);
+                let reason = FinishReason::StopSequence;
+                piece.finish = Some(Finish { reason: reason.into(), stop_sequence: stop });
+                self.complete = Some(reason);
+                false
+            }
+        }
+    }
+}
+
+fn with_bytes(mut entry: Logprobs, tokenizer: &Tokenizer) -> Logprobs {
+    let name = |token: &mut TokenLogprob| {
+        token.bytes = tokenizer.token_bytes(token.token_id).to_vec().into();
+    };
+    entry.chosen.iter_mut().for_each(name);
+    entry.top.iter_mut().for_each(name);
+    entry
+}

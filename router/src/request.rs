@@ -1,0 +1,190 @@
+//! A request before and after its check. Both doors bring an [`Asked`]; only a [`Request`] goes on.
+
+use std::time::SystemTime;
+
+use programs::sampling::{self, Sampling};
+use text::Message;
+
+use crate::error::Error;
+use crate::model::Model;
+
+#[cfg(test)]
+mod tests;
+
+const MAX_ID_BYTES: usize = 128;
+const ROLES: [&str; 3] = ["system", "user", "assistant"];
+
+/// What a client wrote, whichever door it came through.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// Empty: the router makes one.
+    pub request_id: String,
+    pub model: String,
+    pub prompt: Prompt,
+    pub sampling: sampling::Asked,
+    /// Stands in for an unset `max_tokens`; without it the context is the limit.
+    pub default_max_tokens: Option<u32>,
+    pub priority: i32,
+    pub tenant: String,
+    pub cache_salt: String,
+}
+
+/// The prompt in one of its forms.
+#[derive(Clone, Debug, Default)]
+pub enum Prompt {
+    #[default]
+    Missing,
+    Text(String),
+    Tokens(Vec<i64>),
+    Chat(Vec<Message>),
+}
+
+/// A request in which every field is right: it can be served as soon as there is room.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub id: String,
+    pub prompt: Vec<u32>,
+    /// `max_tokens` is set.
+    pub sampling: Sampling,
+    /// Prompt and output together fit the context.
+    pub max_tokens: u32,
+    /// The model's own unless ignored, and the request's.
+    pub end_tokens: Vec<u32>,
+    pub priority: i32,
+    pub tenant: String,
+    pub cache_salt: String,
+}
+
+impl Request {
+    /// Checks everything that can be checked without a worker, and tokenizes. `context`: longest prompt and output
+    /// together; `fresh_seed`: for a request that names none; `now`: for chat templates that write the date.
+    pub fn check(
+        asked: Asked,
+        model: &Model,
+        context: u32,
+        fresh_seed: u64,
+        now: SystemTime,
+    ) -> Result<Self, Error> {
+        if asked.model != model.name {
+            return Err(unknown_model(asked.model, model));
+        }
+        let id = checked_id(asked.request_id)?;
+        let mut sampling = asked.sampling.checked(model.vocabulary, fresh_seed)?;
+        let prompt = tokens(asked.prompt, model, context, now)?;
+        let room = room(prompt.len(), context)?;
+        let max_tokens = sampling
+            .max_tokens
+            .unwrap_or_else(|| asked.default_max_tokens.map_or(room, |most| most.min(room)));
+        if max_tokens > room {
+            let tokens = prompt.len() as u64 + u64::from(max_tokens);
+            return Err(Error::ContextLength { field: "max_tokens", tokens, context });
+        }
+        sampling.max_tokens = Some(max_tokens);
+        let mut end_tokens = if sampling.ignore_eos { Vec::new() } else { model.end_tokens.clone() };
+        end_tokens.extend(&sampling.stop_token_ids);
+        Ok(Self {
+            id,
+            prompt,
+            sampling,
+            max_tokens,
+            end_tokens,
+            priority: asked.priority,
+            tenant: asked.tenant,
+            cache_salt: asked.cache_salt,
+        })
+    }
+
+    /// Tokens of the prompt.
+    pub fn prompt_tokens(&self) -> u32 {
+        u32::try_from(self.prompt.len()).unwrap_or(u32::MAX)
+    }
+}
+
+fn unknown_model(asked: String, model: &Model) -> Error {
+    if asked.is_empty() {
+        return Error::invalid("model", format!("is required; {:?} is served here", model.name));
+    }
+    Error::UnknownModel { model: asked, served: model.name.clone() }
+}
+
+fn checked_id(id: String) -> Result<String, Error> {
+    if id.is_empty() {
+        return Ok(uuid::Uuid::new_v4().to_string());
+    }
+    if id.len() > MAX_ID_BYTES || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Error::invalid(
+            "request_id",
+            format!("must be at most {MAX_ID_BYTES} visible ASCII characters"),
+        ));
+    }
+    Ok(id)
+}
+
+/// Tokens that may follow a prompt of this length.
+fn room(prompt_tokens: usize, context: u32) -> Result<u32, Error> {
+    if prompt_tokens == 0 {
+        return Err(Error::invalid("prompt", "is empty"));
+    }
+    let tokens = prompt_tokens as u64;
+    u32::try_from(tokens)
+        .ok()
+        .and_then(|tokens| context.checked_sub(tokens))
+        .filter(|&room| room > 0)
+        .ok_or(Error::ContextLength { field: "prompt", tokens, context })
+}
+
+fn tokens(prompt: Prompt, model: &Model, context: u32, now: SystemTime) -> Result<Vec<u32>, Error> {
+    let of_text = |text: &str| refuse_endless(text, model, context).map(|()| text.is_empty());
+    let failed = |error: text::Error| Error::invalid("prompt", error.to_string());
+    match prompt {
+        Prompt::Missing => Err(Error::invalid("prompt", "is required")),
+        Prompt::Text(text) => {
+            if of_text(&text)? {
+                return Err(Error::invalid("prompt", "is empty"));
+            }
+            model.tokenizer.encode(&text).map_err(failed)
+        }
+        Prompt::Tokens(ids) => ids.into_iter().map(|id| token(id, model.vocabulary)).collect(),
+        Prompt::Chat(messages) => {
+            check_messages(&messages)?;
+            let template = model
+                .chat
+                .as_ref()
+                .ok_or_else(|| Error::invalid("messages", "the model has no chat template"))?;
+            let text = template.render(&messages, now).map_err(|error| match error {
+                text::Error::Messages(why) => Error::invalid("messages", why),
+                other => Error::Internal(other.to_string()),
+            })?;
+            of_text(&text)?;
+            model.tokenizer.encode_rendered(&text).map_err(failed)
+        }
+    }
+}
+
+/// Refuses a text that is too long however it is cut, before minutes are spent on cutting it.
+fn refuse_endless(text: &str, model: &Model, context: u32) -> Result<(), Error> {
+    let fewest = (text.len() / model.tokenizer.longest_token_bytes().max(1)) as u64;
+    if fewest > u64::from(context) {
+        return Err(Error::ContextLength { field: "prompt", tokens: fewest, context });
+    }
+    Ok(())
+}
+
+fn token(id: i64, vocabulary: u32) -> Result<u32, Error> {
+    u32::try_from(id).ok().filter(|&id| id < vocabulary).ok_or_else(|| {
+        Error::invalid("prompt", format!("token id {id} is not in the vocabulary of {vocabulary}"))
+    })
+}
+
+fn check_messages(messages: &[Message]) -> Result<(), Error> {
+    if messages.is_empty() {
+        return Err(Error::invalid("messages", "is empty"));
+    }
+    for (index, message) in messages.iter().enumerate() {
+        if !ROLES.contains(&message.role.as_str()) {
+            let why = format!("{:?} is not one of {}", message.role, ROLES.join(", "));
+            return Err(Error::invalid(format!("messages[{index}].role"), why));
+        }
+    }
+    Ok(())
+}

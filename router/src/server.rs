@@ -1,0 +1,125 @@
+//! From a built router to an open one, and down again.
+
+use std::time::Duration;
+
+use discovery::MembershipService;
+use process::Drain;
+use process::grpc::{self, HealthReporter, ServingStatus};
+use process::http::{self, Ready};
+use proto::MESSAGE_LIMIT;
+use proto::v1::Role;
+use proto::v1::inference_server::InferenceServer;
+use proto::v1::membership_server::MembershipServer;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+use crate::ingress;
+use crate::journey::Router;
+
+/// After the last request: time for its last bytes to leave.
+const LAST_BYTES: Duration = Duration::from_millis(300);
+/// How often an ending router looks whether the last request is done.
+const DRAIN_POLL: Duration = Duration::from_millis(20);
+
+/// Where a router is reached; bound by the caller.
+#[derive(Debug)]
+pub struct Listeners {
+    pub grpc: TcpListener,
+    pub http: TcpListener,
+}
+
+/// Why serving ended, other than by a drain.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("grpc server: {0}")]
+    Grpc(#[from] tonic::transport::Error),
+    #[error("http server: {0}")]
+    Http(#[from] std::io::Error),
+    #[error("reflection: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+    #[error("a server task ended abnormally: {0}")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+impl Router {
+    /// Serves clients, and workers that join, until the drain begins; then lets running requests end, at most `grace`.
+    pub async fn serve(
+        self,
+        listeners: Listeners,
+        membership: MembershipService,
+        grace: Duration,
+    ) -> Result<(), ServeError> {
+        let (health, routes) = grpc::base(proto::DESCRIPTORS)?;
+        let inference = InferenceServer::new(ingress::Grpc::new(self.clone()))
+            .max_decoding_message_size(MESSAGE_LIMIT)
+            .max_encoding_message_size(MESSAGE_LIMIT);
+        let routes = routes.add_service(inference).add_service(MembershipServer::new(membership));
+        let ready = Ready::new();
+        let pages = http::routes(self.meters.clone(), ready.clone()).merge(ingress::openai(self.clone()));
+        // The doors close after the drain began: until then, requests are refused with a reason.
+        let doors = Drain::new();
+        let mut grpc = tokio::spawn(grpc::serve(listeners.grpc, routes, doors.clone()));
+        let mut http = tokio::spawn(http::serve(listeners.http, pages, doors.clone()));
+        let drain = self.drain.clone();
+        tokio::select! {
+            served = &mut grpc => served??,
+            served = &mut http => served??,
+            () = self.clone().watch(&health, &ready) => {}
+            () = drain.begun() => {}
+        }
+        self.gate.close();
+        ready.set(false);
+        self.say(&health, ServingStatus::NotServing).await;
+        self.idle(grace).await;
+        doors.begin();
+        doors.finish(LAST_BYTES).await;
+        drain.begin();
+        drain.finish(LAST_BYTES).await;
+        if !grpc.is_finished() {
+            grpc.await??;
+        }
+        if !http.is_finished() {
+            http.await??;
+        }
+        Ok(())
+    }
+
+    /// Says whether requests can be served, whenever that changes.
+    async fn watch(mut self, health: &HealthReporter, ready: &Ready) {
+        health.set_service_status("tandem.v1.Membership", ServingStatus::Serving).await;
+        self.say(health, ServingStatus::NotServing).await;
+        loop {
+            self.metrics.workers(self.fleet.count(Role::Prefill), self.fleet.count(Role::Decode));
+            let serves = self.fleet.serves();
+            if serves != ready.get() {
+                tracing::info!(model = %self.model.name, serves, "readiness changed");
+                ready.set(serves);
+                let status = if serves { ServingStatus::Serving } else { ServingStatus::NotServing };
+                self.say(health, status).await;
+            }
+            if !self.fleet.changed().await {
+                // The registry is gone: nothing changes any more.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    async fn say(&self, health: &HealthReporter, status: ServingStatus) {
+        for name in ["", "tandem.v1.Inference", &self.model.name] {
+            health.set_service_status(name, status).await;
+        }
+    }
+
+    /// Waits for the last request, at most `grace`.
+    async fn idle(&self, grace: Duration) {
+        let held = || self.metrics.permits_held.get();
+        let last = async {
+            while held() > 0 {
+                tokio::time::sleep(DRAIN_POLL).await;
+            }
+        };
+        if timeout(grace, last).await.is_err() {
+            tracing::warn!(requests = held(), "requests were cut off at the end of the grace period");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! A router over worker processes that are played by this one: real gRPC, scripted answers.
+//!
+//! Output token `i` of every request is the letter `a + i`; faults are set per worker and last until changed.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use discovery::{InMemory, Registry, Seat};
+use futures::{Stream, StreamExt, stream};
+use process::Drain;
+use proto::status::Fault;
+use proto::v1::decode_server::{Decode, DecodeServer};
+use proto::v1::prefill_server::{Prefill, PrefillServer};
+use proto::v1::{
+    Capacity, Committed, EndReason, Ended, ErrorReason, Fingerprint, FirstToken, HandedOver, Layout, Load,
+    Logprobs, PrefillProgress, PrefillRequest, PrefillResponse, ReleaseRequest, ReleaseResponse,
+    ReserveRequest, ReserveResponse, Role, RunRequest, RunResponse, Ticket, TokenDelta, TokenLogprob,
+    WorkerRecord, prefill_response, run_response,
+};
+use telemetry::Meters;
+use tokio::net::TcpListener;
+use tonic::{Request, Response, Status, service::Routes};
+
+use crate::{Config, Deps, Limits, Model, Router};
+
+pub(crate) const CONFIG: Config = Config {
+    limits: Limits { in_flight: 4, waiting: 0, wait: Duration::from_millis(200) },
+    timeout: Duration::from_secs(10),
+    retries: 1,
+};
+
+/// What a worker does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ill {
+    /// Nothing.
+    Not,
+    /// The connection breaks after this many events.
+    Breaks(usize),
+    /// The stream ends after this many events.
+    Silent(usize),
+    /// Nothing comes after this many events.
+    Hangs(usize),
+    /// The transfer fails after this many events.
+    Transfer(usize),
+    /// It draws other tokens.
+    Differs,
+    /// Reservations are answered after this many milliseconds.
+    Slow(u64),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Worker {
+    name: String,
+    ill: Arc<Mutex<Ill>>,
+    /// By ticket: prompt length and most tokens.
+    held: Arc<Mutex<HashMap<String, (u32, u32)>>>,
+    _seat: Arc<Mutex<Option<Seat>>>,
+}
+
+pub(crate) struct Cluster {
+    pub(crate) router: Router,
+    pub(crate) registry: InMemory,
+    pub(crate) drain: Drain,
+    pub(crate) workers: Vec<Worker>,
+}
+
+impl Cluster {
+    /// As many workers as asked for, named p0, p1, ... and d0, d1, ...
+    pub(crate) async fn start(config: Config, prefill: usize, decode: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        crate::test_model::write(folder.path());
+        let model = Model::open(folder.path(), "demo".to_owned()).unwrap();
+        let registry = InMemory::new();
+        let drain = Drain::new();
+        let deps =
+            Deps { members: registry.watch(), meters: Meters::new(), drain: drain.clone(), seed: || 7 };
+        let router = Router::build(model, config, deps);
+        let mut workers = Vec::new();
+        for index in 0..prefill {
+            workers.push(Worker::start(Role::Prefill, format!("p{index}"), &registry).await);
+        }
+        for index in 0..decode {
+            workers.push(Worker::start(Role::Decode, format!("d{index}"), &registry).await);
+        }
+        Self { router, registry, drain, workers }
+    }
+
+    pub(crate) fn falls_ill(&self, name: &str, ill: Ill) {
+        let worker = self.workers.iter().find(|worker| worker.name == name).unwrap();
+        *worker.ill.lock().unwrap() = ill;
+    }
+
+    /// Waits until nothing is held anywhere.
+    pub(crate) async fn all_is_free(&self) {
+        for _ in 0..100 {
+            let held = self.workers.iter().map(|worker| worker.held.lock().unwrap().len()).sum::<usize>();
+            if held == 0 && self.router.metrics.permits_held.get() == 0 && self.drain.held() == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let held: Vec<_> =
+            self.workers.iter().map(|worker| (&worker.name, worker.held.lock().unwrap())).collect();
+        let permits = self.router.metrics.permits_held.get();
+        panic!("after a second still held: {held:?}, {permits} permits, {} tasks", self.drain.held());
+    }
+}
+
+impl Worker {
+    async fn start(role: Role, name: String, registry: &InMemory) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let record = record(role, &name, listener.local_addr().unwrap().to_string());
+        let load = Load { free_pages: 100, free_slots: 8, ..Load::default() };
+        let seat = registry.seat(record, load).unwrap();
+        let worker = Self {
+            name,
+            ill: Arc::new(Mutex::new(Ill::Not)),
+            held: Arc::default(),
+            _seat: Arc::new(Mutex::new(Some(seat))),
+        };
+        let routes =
+            Routes::new(PrefillServer::new(worker.clone())).add_service(DecodeServer::new(worker.clone()));
+        tokio::spawn(process::grpc::serve(listener, routes, Drain::new()));
+        worker
+    }
+
+    fn ill(&self) -> Ill {
+        *self.ill.lock().unwrap()
+    }
+
+    /// `events` as this worker's illness lets them out; `held` lives as long as the stream.
+    fn spoilt<T: Send + 'static>(&self, events: Vec<T>, held: Held) -> Events<T> {
+        let events = stream::iter(events.into_iter().map(Ok)).then(|event| async {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            event
+        });
+        let fails = |status: Status| stream::iter([Err(status)]);
+        let events: Events<T> = match self.ill() {
+            Ill::Not | Ill::Differs | Ill::Slow(_) => Box::pin(events),
+            Ill::Silent(after) => Box::pin(events.take(after)),
+            Ill::Hangs(after) => Box::pin(events.take(after).chain(stream::pending())),
+            Ill::Breaks(after) => Box::pin(events.take(after).chain(fails(Status::unknown("h2: reset")))),
+            Ill::Transfer(after) => {
+                let fault = Fault::new(ErrorReason::TransferFailed, "digest of latents 3 differs");
+                Box::pin(events.take(after).chain(fails(fault.to_status())))
+            }
+        };
+        Box::pin(events.inspect(move |_| {
+            let _held = &held;
+        }))
+    }
+}
+
+type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// One entry of a worker's book, gone when this is dropped.
+struct Held {
+    worker: Worker,
+    ticket: String,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.worker.held.lock().unwrap().remove(&self.ticket);
+    }
+}
+
+fn record(role: Role, name: &str, address: String) -> WorkerRecord {
+    WorkerRecord {
+        name: name.to_owned(),
+        role: role.into(),
+        incarnation: format!("{name}-1").into_bytes().into(),
+        grpc_address: address,
+        fingerprint: Some(Fingerprint { model: "demo".to_owned(), ..Fingerprint::default() }),
+        layout: Some(Layout::default()),
+        capacity: Some(Capacity { pages: 100, page_tokens: 16, slots: 8 }),
+        ..WorkerRecord::default()
+    }
+}
+
+fn token(index: u32, ill: Ill) -> u32 {
+    u32::from(b'a') + index + u32::from(ill == Ill::Differs)
+}
+
+fn logprobs(id: u32) -> Logprobs {
+    let entry = TokenLogprob { token_id: id, logprob: -0.5, ..TokenLogprob::default() };
+    Logprobs { chosen: Some(entry.clone()), top: vec![entry] }
+}
+
+#[tonic::async_trait]
+impl Prefill for Worker {
+    type RunStream = Events<PrefillResponse>;
+
+    async fn run(&self, request: Request<PrefillRequest>) -> Result<Response<Self::RunStream>, Status> {
+        use prefill_response::Event;
+        let request = request.into_inner();
+        let total_tokens = request.prompt_ids.len() as u32;
+        let id = token(0, self.ill());
+        let first = FirstToken { token_id: id, logprobs: Some(logprobs(id)), ..FirstToken::default() };
+        let events = [
+            Event::Progress(PrefillProgress { done_tokens: total_tokens, total_tokens }),
+            Event::FirstToken(first),
+            Event::HandedOver(HandedOver::default()),
+        ];
+        let events = events.into_iter().map(|event| PrefillResponse { event: Some(event) }).collect();
+        let ticket = format!("prefill {}", request.request_id);
+        self.held.lock().unwrap().insert(ticket.clone(), (total_tokens, 0));
+        Ok(Response::new(self.spoilt(events, Held { worker: self.clone(), ticket })))
+    }
+}
+
+#[tonic::async_trait]
+impl Decode for Worker {
+    type RunStream = Events<RunResponse>;
+
+    async fn reserve(&self, request: Request<ReserveRequest>) -> Result<Response<ReserveResponse>, Status> {
+        let request = request.into_inner();
+        if let Ill::Slow(millis) = self.ill() {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+        }
+        let id = format!("{} {}", request.request_id, request.attempt);
+        self.held.lock().unwrap().insert(id.clone(), (request.prompt_tokens, request.max_tokens));
+        Ok(Response::new(ReserveResponse { ticket: Some(Ticket { id, ..Ticket::default() }) }))
+    }
+
+    async fn run(&self, request: Request<RunRequest>) -> Result<Response<Self::RunStream>, Status> {
+        use run_response::Event;
+        let RunRequest { ticket_id: ticket, end_token_ids, .. } = request.into_inner();
+        let Some((prompt, most)) = self.held.lock().unwrap().get(&ticket).copied() else {
+            return Err(Fault::new(ErrorReason::UnknownTicket, "no such ticket").to_status());
+        };
+        let mut events = vec![Event::Committed(Committed::default())];
+        let mut reason = EndReason::Length;
+        for index in 1..most {
+            let id = token(index, self.ill());
+            let delta =
+                TokenDelta { position: prompt + index, token_ids: vec![id], logprobs: vec![logprobs(id)] };
+            events.push(Event::Delta(delta));
+            if end_token_ids.contains(&id) {
+                reason = EndReason::EndToken;
+                break;
+            }
+        }
+        events.push(Event::Ended(Ended { reason: reason.into(), ..Ended::default() }));
+        let events = events.into_iter().map(|event| RunResponse { event: Some(event) }).collect();
+        Ok(Response::new(self.spoilt(events, Held { worker: self.clone(), ticket })))
+    }
+
+    async fn release(&self, request: Request<ReleaseRequest>) -> Result<Response<ReleaseResponse>, Status> {
+        self.held.lock().unwrap().remove(&request.into_inner().ticket_id);
+        Ok(Response::new(ReleaseResponse {}))
+    }
+}
