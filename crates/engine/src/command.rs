@@ -1,0 +1,63 @@
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use scheduler::SequenceId;
+use statepool::Lease;
+use tokio::sync::oneshot;
+
+use crate::decode::{DecodeEvent, DecodeJob};
+use crate::outlet::Outlet;
+use crate::prefill::{PrefillEvent, PrefillJob};
+use crate::{Error, SlotState};
+
+/// What handles ask of the device thread. Commands that touch a sequence's state carry its lease, so that its pages can not
+/// pass to another before the command is done.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Queue a prompt.
+    Prefill { sequence: SequenceId, job: PrefillJob, outlet: Outlet<PrefillEvent> },
+    /// Write latents to the lease's pages.
+    ImportLatents { lease: Arc<Lease>, first: u32, tokens: u32, latents: Arc<[f32]>, reply: Imported },
+    /// Write the fixed-size state to the lease's slot.
+    ImportState { lease: Arc<Lease>, state: SlotState, reply: Imported },
+    /// Let an imported sequence join the running set.
+    Decode(Box<StartDecode>),
+    /// Look again: something was read, dropped or freed.
+    Wake,
+    /// End the thread.
+    Stop,
+}
+
+/// Answered with the epoch of the state arrays that were written to.
+pub(crate) type Imported = oneshot::Sender<Result<Epoch, Error>>;
+
+/// Counts how often the state arrays were made anew; what was imported before is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Epoch(pub(crate) u64);
+
+#[derive(Debug)]
+pub(crate) struct StartDecode {
+    pub(crate) sequence: SequenceId,
+    pub(crate) lease: Arc<Lease>,
+    /// Tokens reserved.
+    pub(crate) capacity: u32,
+    /// The arrays that the state was imported to.
+    pub(crate) epoch: Epoch,
+    pub(crate) job: DecodeJob,
+    pub(crate) outlet: Outlet<DecodeEvent>,
+}
+
+/// Sends to the device thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Commands(pub(crate) mpsc::Sender<Command>);
+
+impl Commands {
+    pub(crate) fn send(&self, command: Command) -> Result<(), Error> {
+        self.0.send(command).map_err(|_| Error::Stopped)
+    }
+
+    /// Makes the device thread look again; when it is gone there is nobody to look.
+    pub(crate) fn wake(&self) {
+        let _gone = self.0.send(Command::Wake);
+    }
+}

@@ -1,0 +1,90 @@
+use std::path::PathBuf;
+
+use model::ModelConfig;
+use programs::ShapeLadder;
+
+/// What an engine runs. Threads are the plugin's: it reads `PJRT_NPROC` when the process makes its client.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Folder with config.json and the weights.
+    pub model_dir: PathBuf,
+    /// The PJRT plugin.
+    pub plugin: PathBuf,
+    /// Which phases get programs.
+    pub role: Role,
+    /// Shapes; [`default_ladder`] where none is given.
+    pub ladder: Option<ShapeLadder>,
+    /// Where compiled programs are kept; none: they are compiled at each start.
+    pub cache_dir: Option<PathBuf>,
+    /// Fill new state arrays with NaN instead of zeros, to show that nothing unwritten is read.
+    pub poison: bool,
+    /// Bounds on queues.
+    pub limits: Limits,
+}
+
+/// Which phases an engine has programs for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Prompts to state.
+    Prefill,
+    /// State to tokens.
+    Decode,
+    /// Both, in one process.
+    Both,
+}
+
+impl Role {
+    /// Whether prompts are computed.
+    pub fn prefills(self) -> bool {
+        matches!(self, Self::Prefill | Self::Both)
+    }
+
+    /// Whether tokens are drawn.
+    pub fn decodes(self) -> bool {
+        matches!(self, Self::Decode | Self::Both)
+    }
+}
+
+/// Bounds on what may wait and on what may be left unread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Prompts that may wait for room.
+    pub waiting_prompts: usize,
+    /// Prompts that take turns, those held up by their readers not counted: more would make all of them late.
+    pub prompts_in_turn: usize,
+    /// Computed chunks of one prompt that may be unread before it is held up.
+    pub unread_chunks: usize,
+    /// Events of one answer that may be unread before it ends as too slow.
+    pub unread_tokens: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { waiting_prompts: 4096, prompts_in_turn: 4, unread_chunks: 4, unread_tokens: 1024 }
+    }
+}
+
+const CHUNKS: [u32; 3] = [16, 64, 256];
+const BATCHES: [u32; 5] = [2, 4, 8, 16, 32];
+const PAGE_TOKENS: u32 = 64;
+/// Most memory that latents take by default, in bytes.
+const LATENT_BYTES: usize = 1 << 30;
+
+/// The shapes an engine has where none are asked for: 32 slots, with pages for the whole context of each unless that
+/// takes more than 1 GiB.
+pub fn default_ladder(model: &ModelConfig) -> ShapeLadder {
+    let context = u32::try_from(model.context).unwrap_or(u32::MAX).min(i32::MAX as u32);
+    let slots = BATCHES[BATCHES.len() - 1];
+    let page_bytes = model.state().bytes_per_token().max(1) * PAGE_TOKENS as usize;
+    let affordable = u32::try_from(LATENT_BYTES / page_bytes).unwrap_or(u32::MAX);
+    let per_sequence = context.div_ceil(PAGE_TOKENS);
+    let pages = per_sequence.saturating_mul(slots).min(affordable).max(per_sequence);
+    ShapeLadder {
+        chunks: CHUNKS.to_vec(),
+        batches: BATCHES.to_vec(),
+        context,
+        page_tokens: PAGE_TOKENS,
+        pages,
+        slots,
+    }
+}

@@ -1,0 +1,187 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use programs::sampling::Sampling;
+
+use crate::{
+    DecodeEvent, DecodeJob, DecodeStream, EndReason, EngineHandle, Error, PrefillEvent, PrefillJob,
+    PrefillStream, PrefillTimings, Reservation, SampledToken, SlotState,
+};
+
+/// A prompt to continue within one process.
+#[derive(Clone, Debug)]
+pub struct GenerateJob {
+    /// Names the request in logs.
+    pub request_id: String,
+    /// At least one token, at most the context.
+    pub prompt: Vec<u32>,
+    /// How tokens are drawn and how many.
+    pub sampling: Sampling,
+    /// The model's end tokens; ignored where the sampling says so.
+    pub end_tokens: Vec<u32>,
+    /// Higher goes first.
+    pub priority: i32,
+    /// When the answer is worth nothing any more.
+    pub deadline: Option<Instant>,
+}
+
+/// What happens to a prompt and its answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GenerateEvent {
+    /// Tokens were drawn.
+    Tokens {
+        /// Position of the first of them.
+        position: u32,
+        /// In order, without a gap.
+        tokens: Vec<SampledToken>,
+    },
+    /// No more tokens follow. The last event.
+    Ended {
+        /// Why.
+        reason: EndReason,
+        /// Where the prompt's time went.
+        prefill: PrefillTimings,
+    },
+}
+
+/// One request from prompt to end. Dropping it frees everything at the next step.
+#[derive(Debug)]
+pub struct GenerateStream {
+    engine: EngineHandle,
+    job: GenerateJob,
+    phase: Phase,
+    timings: PrefillTimings,
+}
+
+/// A prefilled sequence on the host, on its way to the decode side.
+#[derive(Debug)]
+struct Moving {
+    first: SampledToken,
+    latents: Vec<(u32, u32, Arc<[f32]>)>,
+    /// Taken once imported.
+    state: Option<SlotState>,
+    reservation: Option<Reservation>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Prefilling { stream: PrefillStream, latents: Vec<(u32, u32, Arc<[f32]>)> },
+    Moving(Moving),
+    Decoding(DecodeStream),
+    Over,
+}
+
+impl GenerateStream {
+    pub(crate) fn begin(engine: EngineHandle, job: GenerateJob) -> Result<Self, Error> {
+        if !engine.shared.role.decodes() {
+            return Err(Error::WrongRole { phase: "decode" });
+        }
+        let stream = engine.prefill(PrefillJob {
+            request_id: job.request_id.clone(),
+            prompt: job.prompt.clone(),
+            sampling: job.sampling.clone(),
+            priority: job.priority,
+            deadline: job.deadline,
+        })?;
+        let phase = Phase::Prefilling { stream, latents: Vec::new() };
+        Ok(Self { engine, job, phase, timings: PrefillTimings::default() })
+    }
+
+    /// The next event; none after [`GenerateEvent::Ended`] or an error. May be dropped and called again.
+    pub async fn next(&mut self) -> Option<Result<GenerateEvent, Error>> {
+        if matches!(self.phase, Phase::Over) {
+            return None;
+        }
+        let event = self.advance().await;
+        if matches!(event, Err(_) | Ok(GenerateEvent::Ended { .. })) {
+            self.phase = Phase::Over;
+        }
+        Some(event)
+    }
+
+    async fn advance(&mut self) -> Result<GenerateEvent, Error> {
+        loop {
+            match &mut self.phase {
+                Phase::Over => return Err(Error::Stopped),
+                Phase::Prefilling { stream, latents } => {
+                    let (first, state) = match stream.next().await.unwrap_or(Err(Error::Stopped))? {
+                        PrefillEvent::Started => continue,
+                        PrefillEvent::Chunk { first_position, tokens, latents: piece, .. } => {
+                            latents.push((first_position, tokens, piece));
+                            continue;
+                        }
+                        PrefillEvent::Done { first, state, timings } => {
+                            self.timings = timings;
+                            (first, state)
+                        }
+                    };
+                    let latents = std::mem::take(latents);
+                    let tokens = vec![first.clone()];
+                    let moving = Moving { first, latents, state: Some(state), reservation: None };
+                    self.phase = Phase::Moving(moving);
+                    return Ok(GenerateEvent::Tokens { position: self.prompt_len(), tokens });
+                }
+                Phase::Moving(moving) => {
+                    moving.settle(&self.engine, &self.job).await?;
+                    self.start()?;
+                }
+                Phase::Decoding(stream) => {
+                    return match stream.next().await.unwrap_or(Err(Error::Stopped))? {
+                        DecodeEvent::Tokens { position, tokens } => {
+                            Ok(GenerateEvent::Tokens { position, tokens })
+                        }
+                        DecodeEvent::Ended { reason } => {
+                            Ok(GenerateEvent::Ended { reason, prefill: self.timings })
+                        }
+                    };
+                }
+            }
+        }
+    }
+
+    fn start(&mut self) -> Result<(), Error> {
+        let Phase::Moving(moving) = &mut self.phase else { return Ok(()) };
+        let Some(reservation) = moving.reservation.take() else { return Ok(()) };
+        let first_token = moving.first.id;
+        let job = DecodeJob {
+            request_id: self.job.request_id.clone(),
+            prompt_len: self.prompt_len(),
+            prompt_seen: self.job.prompt.clone(),
+            output_counts: vec![(first_token, 1)],
+            first_token,
+            sampling: self.job.sampling.clone(),
+            end_tokens: self.job.end_tokens.clone(),
+            deadline: self.job.deadline,
+        };
+        let stream = reservation.start(job).map_err(|refused| refused.error)?;
+        self.phase = Phase::Decoding(stream);
+        Ok(())
+    }
+
+    fn prompt_len(&self) -> u32 {
+        u32::try_from(self.job.prompt.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Moving {
+    /// Reserves and imports. The prefill's room is free by now: one who holds room never waits for more, so that requests
+    /// can not wait for each other in a circle. What an interrupted call had done stays done.
+    async fn settle(&mut self, engine: &EngineHandle, job: &GenerateJob) -> Result<(), Error> {
+        if self.reservation.is_none() {
+            let prompt = u32::try_from(job.prompt.len()).unwrap_or(u32::MAX);
+            let most = engine.facts().ladder.context;
+            let tokens = prompt.saturating_add(job.sampling.max_tokens.unwrap_or(most)).min(most);
+            self.reservation = Some(engine.reserve_by(tokens, job.deadline).await?);
+        }
+        let Some(reservation) = &self.reservation else { return Ok(()) };
+        while let Some((first, tokens, latents)) = self.latents.last() {
+            reservation.import_latents(*first, *tokens, Arc::clone(latents)).await?;
+            self.latents.pop();
+        }
+        if let Some(state) = &self.state {
+            reservation.import_state(state.clone()).await?;
+            self.state = None;
+        }
+        Ok(())
+    }
+}

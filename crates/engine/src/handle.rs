@@ -1,0 +1,161 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use scheduler::SequenceId;
+use statepool::{NoRoom, Pool};
+use tokio::sync::{Mutex, Notify, watch};
+
+use crate::command::{Command, Commands};
+use crate::outlet::outlet;
+use crate::{
+    Error, Facts, GenerateJob, GenerateStream, Limits, Load, PrefillJob, PrefillStream, Reservation, Role,
+};
+
+/// Reaches the device thread. A clone reaches the same one; when the engine stops every call says so.
+#[derive(Clone, Debug)]
+pub struct EngineHandle {
+    pub(crate) shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) commands: Commands,
+    pub(crate) pool: Pool,
+    pub(crate) facts: Facts,
+    pub(crate) role: Role,
+    pub(crate) limits: Limits,
+    pub(crate) load: watch::Receiver<Load>,
+    /// Rings after each lease that was given back.
+    pub(crate) freed: Arc<Notify>,
+    /// Held by the one that is next to get room, so that those who wait are served in order.
+    pub(crate) line: Mutex<()>,
+    pub(crate) sequences: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn next_sequence(&self) -> SequenceId {
+        SequenceId(self.sequences.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn check_tokens(&self, field: &'static str, tokens: &[u32]) -> Result<(), Error> {
+        let vocabulary = self.facts.state.vocabulary;
+        match tokens.iter().find(|id| **id as usize >= vocabulary) {
+            Some(id) => Err(Error::UnknownToken { field, id: *id, vocabulary }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_length(&self, field: &'static str, tokens: usize) -> Result<u32, Error> {
+        let context = self.facts.ladder.context;
+        u32::try_from(tokens)
+            .ok()
+            .filter(|tokens| *tokens <= context)
+            .ok_or(Error::TooLong { field, tokens: tokens as u64, context })
+    }
+}
+
+impl EngineHandle {
+    /// What one sequence keeps, and the shapes there are.
+    pub fn facts(&self) -> &Facts {
+        &self.shared.facts
+    }
+
+    /// Queues a prompt; refuses one that can not be computed here.
+    pub fn prefill(&self, job: PrefillJob) -> Result<PrefillStream, Error> {
+        let shared = &self.shared;
+        if !shared.role.prefills() {
+            return Err(Error::WrongRole { phase: "prefill" });
+        }
+        if job.prompt.is_empty() {
+            return Err(Error::EmptyPrompt);
+        }
+        shared.check_length("prompt", job.prompt.len())?;
+        shared.check_tokens("prompt", &job.prompt)?;
+        // One more event than chunks: that it started.
+        let (outlet, inlet) = outlet(shared.limits.unread_chunks + 1);
+        shared.commands.send(Command::Prefill { sequence: shared.next_sequence(), job, outlet })?;
+        Ok(PrefillStream::new(inlet, shared.commands.clone()))
+    }
+
+    /// Room for a sequence of `tokens` tokens, prompt and output together; fails if there is none now, or if others wait.
+    pub fn reserve(&self, tokens: u32) -> Result<Reservation, Error> {
+        self.check_reservation(tokens)?;
+        match self.shared.line.try_lock() {
+            Ok(_first_in_line) => Ok(self.lease(tokens)?),
+            Err(_others_wait) => Err(self.no_room(tokens).into()),
+        }
+    }
+
+    /// As [`EngineHandle::reserve`], but waits for its turn and for room, until the deadline. Dropping the future leaves the
+    /// line.
+    pub async fn reserve_by(&self, tokens: u32, deadline: Option<Instant>) -> Result<Reservation, Error> {
+        self.check_reservation(tokens)?;
+        let waiting = self.wait_for_room(tokens);
+        match deadline {
+            None => waiting.await,
+            Some(deadline) => tokio::time::timeout_at(deadline.into(), waiting)
+                .await
+                .unwrap_or(Err(Error::DeadlinePassed { phase: "reserve" })),
+        }
+    }
+
+    /// Prefill, local import and decode in one process, through the same types that workers use.
+    pub fn generate(&self, job: GenerateJob) -> Result<GenerateStream, Error> {
+        GenerateStream::begin(self.clone(), job)
+    }
+
+    /// How busy the engine is; pages and slots as of now, the rest as of the last step.
+    pub fn load(&self) -> Load {
+        let pool = &self.shared.pool;
+        let load = *self.shared.load.borrow();
+        Load { free_pages: pool.free_pages(), free_slots: pool.free_slots(), ..load }
+    }
+
+    /// Tells of every change of the load.
+    pub fn watch_load(&self) -> watch::Receiver<Load> {
+        self.shared.load.clone()
+    }
+
+    fn check_reservation(&self, tokens: u32) -> Result<(), Error> {
+        if !self.shared.role.decodes() {
+            return Err(Error::WrongRole { phase: "decode" });
+        }
+        self.shared.check_length("tokens", tokens as usize)?;
+        Ok(())
+    }
+
+    async fn wait_for_room(&self, tokens: u32) -> Result<Reservation, Error> {
+        let _first_in_line = self.shared.line.lock().await;
+        loop {
+            // Listening begins before looking, or a lease given back in between would go unheard.
+            let freed = self.shared.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            match self.lease(tokens) {
+                Ok(reservation) => return Ok(reservation),
+                Err(no_room) if no_room.may_pass() => freed.await,
+                Err(no_room) => return Err(no_room.into()),
+            }
+        }
+    }
+
+    fn lease(&self, tokens: u32) -> Result<Reservation, NoRoom> {
+        let lease = self.shared.pool.reserve(tokens)?;
+        self.shared.commands.wake();
+        Ok(Reservation::new(Arc::clone(&self.shared), lease, tokens))
+    }
+
+    fn no_room(&self, tokens: u32) -> NoRoom {
+        let pool = &self.shared.pool;
+        let shape = pool.shape();
+        NoRoom {
+            need_pages: shape.pages_for(tokens),
+            need_slots: 1,
+            free_pages: pool.free_pages(),
+            free_slots: pool.free_slots(),
+            pages: shape.pages,
+            slots: shape.slots,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+use std::sync::{Arc, OnceLock};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use statepool::Pool;
+
+/// The engine's metrics, registered once; README.md lists them.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    pub(crate) prefill_step: Histogram,
+    pub(crate) decode_step: Histogram,
+    pub(crate) prefill_tokens: Counter,
+    pub(crate) decode_tokens: Counter,
+    pub(crate) compilations_after_ready: Counter,
+    pool: Arc<OnceLock<Pool>>,
+}
+
+impl Metrics {
+    /// Registers them, under their full names. The pool's gauges read 0 until an engine starts with these metrics.
+    pub fn register(registry: &mut Registry) -> Self {
+        let seconds = || Histogram::new(exponential_buckets(1e-4, 2.0, 20));
+        let metrics = Self {
+            prefill_step: seconds(),
+            decode_step: seconds(),
+            prefill_tokens: Counter::default(),
+            decode_tokens: Counter::default(),
+            compilations_after_ready: Counter::default(),
+            pool: Arc::default(),
+        };
+        registry.register(
+            "tandem_engine_prefill_step_seconds",
+            "Time of one prefill step, from upload to the chunk's latents on the host",
+            metrics.prefill_step.clone(),
+        );
+        registry.register(
+            "tandem_engine_decode_step_seconds",
+            "Time of one decode step, from upload to the drawn tokens on the host",
+            metrics.decode_step.clone(),
+        );
+        registry.register(
+            "tandem_engine_prefill_tokens",
+            "Prompt tokens computed",
+            metrics.prefill_tokens.clone(),
+        );
+        registry.register("tandem_engine_decode_tokens", "Tokens drawn", metrics.decode_tokens.clone());
+        registry.register(
+            "tandem_engine_compilations_after_ready",
+            "Programs compiled after the engine was ready; 0 in health",
+            metrics.compilations_after_ready.clone(),
+        );
+        registry.register_collector(Box::new(PoolGauges { pool: Arc::clone(&metrics.pool) }));
+        metrics
+    }
+
+    pub(crate) fn watch(&self, pool: &Pool) {
+        if self.pool.set(pool.clone()).is_err() {
+            tracing::warn!("metrics: serve an engine already, its pool stays the one shown");
+        }
+    }
+}
+
+/// Reads the pool when it is asked, so that the gauges are never behind.
+#[derive(Debug)]
+struct PoolGauges {
+    pool: Arc<OnceLock<Pool>>,
+}
+
+impl Collector for PoolGauges {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let (pages, slots) =
+            self.pool.get().map_or((0, 0), |pool| (pool.held_pages().into(), pool.held_slots().into()));
+        let gauges: [(&str, &str, i64); 3] = [
+            ("tandem_pool_pages_held", "Latent pages in use by live requests", pages),
+            ("tandem_pool_slots_held", "Recurrent slots in use by live requests", slots),
+            ("tandem_pool_checkpoints_held", "Recurrent checkpoints in use by live requests", 0),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        Ok(())
+    }
+}

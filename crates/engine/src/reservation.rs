@@ -1,0 +1,168 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use statepool::Lease;
+use tokio::sync::oneshot;
+
+use crate::command::{Command, Epoch, StartDecode};
+use crate::coverage::Coverage;
+use crate::handle::Shared;
+use crate::outlet::outlet;
+use crate::{DecodeJob, DecodeStream, Error, SlotState};
+
+/// Room for one sequence, to be filled with its state and then started. Dropping it gives the room back.
+#[derive(Debug)]
+pub struct Reservation {
+    shared: Arc<Shared>,
+    lease: Arc<Lease>,
+    tokens: u32,
+    imported: Mutex<Imported>,
+}
+
+/// What has arrived, in which state arrays.
+#[derive(Debug, Default)]
+struct Imported {
+    epoch: Epoch,
+    latents: Coverage,
+    state: bool,
+}
+
+impl Imported {
+    /// What was imported to arrays that are gone is gone.
+    fn enter(&mut self, epoch: Epoch) {
+        if self.epoch != epoch {
+            *self = Self { epoch, ..Self::default() };
+        }
+    }
+}
+
+/// A refused start gives the room back to the caller.
+#[derive(Debug)]
+pub struct NotStarted {
+    /// As it was.
+    pub reservation: Reservation,
+    /// Why.
+    pub error: Error,
+}
+
+impl Reservation {
+    pub(crate) fn new(shared: Arc<Shared>, lease: Lease, tokens: u32) -> Self {
+        Self { shared, lease: Arc::new(lease), tokens, imported: Mutex::default() }
+    }
+
+    /// Tokens that fit, prompt and output together.
+    pub fn tokens(&self) -> u32 {
+        self.tokens
+    }
+
+    /// Writes latents f32 `[latent_layers, tokens, latent_width]` of the positions from `first_position` on. Pieces may be of
+    /// any length, in any order; one that comes again is written again.
+    pub async fn import_latents(
+        &self,
+        first_position: u32,
+        tokens: u32,
+        latents: impl Into<Arc<[f32]>>,
+    ) -> Result<(), Error> {
+        let latents = latents.into();
+        let state = &self.shared.facts.state;
+        check_count(
+            "latents",
+            tokens as usize * state.latent_layers * state.latent_width,
+            latents.len(),
+        )?;
+        let end = self.end_of("latents", first_position, tokens)?;
+        if tokens == 0 {
+            return Ok(());
+        }
+        let lease = Arc::clone(&self.lease);
+        let first = first_position;
+        let epoch = self
+            .import(|reply| Command::ImportLatents { lease, first, tokens, latents, reply })
+            .await?;
+        let mut imported = self.imported();
+        imported.enter(epoch);
+        imported.latents.add(first, end);
+        Ok(())
+    }
+
+    /// Writes the recurrent state and the conv tails.
+    pub async fn import_state(&self, state: SlotState) -> Result<(), Error> {
+        let shape = &self.shared.facts.state;
+        check_count("recurrent", shape.recurrent_elements(), state.recurrent.len())?;
+        check_count("tails", shape.tail_elements(), state.tails.len())?;
+        let lease = Arc::clone(&self.lease);
+        let epoch = self.import(|reply| Command::ImportState { lease, state, reply }).await?;
+        let mut imported = self.imported();
+        imported.enter(epoch);
+        imported.state = true;
+        Ok(())
+    }
+
+    /// Lets the sequence join the running set, once all of its state is imported.
+    ///
+    /// # Errors
+    /// [`NotStarted`] with the reservation as it was, so that what is missing can be imported.
+    pub fn start(self, job: DecodeJob) -> Result<DecodeStream, Box<NotStarted>> {
+        match self.try_start(job) {
+            Ok(stream) => Ok(stream),
+            Err(error) => Err(Box::new(NotStarted { reservation: self, error })),
+        }
+    }
+
+    fn try_start(&self, job: DecodeJob) -> Result<DecodeStream, Error> {
+        self.end_of("prompt_len", job.prompt_len, 0)?;
+        self.shared.check_tokens("first_token", &[job.first_token])?;
+        self.shared.check_tokens("prompt_seen", &job.prompt_seen)?;
+        for (token, _) in &job.output_counts {
+            self.shared.check_tokens("output_counts", &[*token])?;
+        }
+        let epoch = self.complete(job.prompt_len)?;
+        let (outlet, inlet) = outlet(self.shared.limits.unread_tokens);
+        let start = StartDecode {
+            sequence: self.shared.next_sequence(),
+            lease: Arc::clone(&self.lease),
+            capacity: self.tokens,
+            epoch,
+            job,
+            outlet,
+        };
+        self.shared.commands.send(Command::Decode(Box::new(start)))?;
+        Ok(DecodeStream::new(inlet, self.shared.commands.clone()))
+    }
+
+    /// The arrays that hold all of the sequence's state.
+    fn complete(&self, prompt_len: u32) -> Result<Epoch, Error> {
+        let imported = self.imported();
+        if let Some(position) = imported.latents.missing(prompt_len) {
+            return Err(Error::Incomplete { missing: format!("the latent of position {position}") });
+        }
+        if !imported.state {
+            return Err(Error::Incomplete { missing: "the recurrent state".to_owned() });
+        }
+        Ok(imported.epoch)
+    }
+
+    async fn import(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<Epoch, Error>>) -> Command,
+    ) -> Result<Epoch, Error> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.commands.send(command(reply))?;
+        answer.await.unwrap_or(Err(Error::Stopped))
+    }
+
+    fn end_of(&self, field: &'static str, first: u32, tokens: u32) -> Result<u32, Error> {
+        let end = u64::from(first) + u64::from(tokens);
+        u32::try_from(end)
+            .ok()
+            .filter(|end| *end <= self.tokens)
+            .ok_or(Error::BeyondReservation { field, end, capacity: self.tokens })
+    }
+
+    fn imported(&self) -> MutexGuard<'_, Imported> {
+        self.imported.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn check_count(field: &'static str, expected: usize, got: usize) -> Result<(), Error> {
+    if expected == got { Ok(()) } else { Err(Error::Misshapen { field, expected, got }) }
+}

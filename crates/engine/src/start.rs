@@ -1,0 +1,97 @@
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use statepool::Pool;
+use tokio::sync::{Mutex, Notify, watch};
+
+use crate::command::{Command, Commands};
+use crate::handle::Shared;
+use crate::load::Load;
+use crate::plugin::PluginDevice;
+use crate::steps::StepLoop;
+use crate::{Device, EngineConfig, EngineHandle, Error, Limits, Metrics, Role};
+
+/// How far the start has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What was just finished, e.g. the name of a program.
+    pub what: String,
+    /// Steps finished.
+    pub done: usize,
+    /// Steps in all.
+    pub total: usize,
+}
+
+/// A running engine: owns the device thread. Dropping it ends the thread after the step under way; streams that are open then
+/// end with [`Error::Stopped`].
+#[derive(Debug)]
+pub struct Engine {
+    handle: EngineHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Engine {
+    /// Loads the model, compiles every shape of the ladder and starts the device thread. Blocks until ready, which may take
+    /// minutes; `progress` is called from several threads.
+    pub fn start(
+        config: EngineConfig,
+        metrics: Metrics,
+        progress: impl Fn(Progress) + Send + Sync,
+    ) -> Result<Self, Error> {
+        let device = PluginDevice::open(&config, metrics.compilations_after_ready.clone(), &progress)?;
+        Self::over(device, config.role, config.limits, metrics)
+    }
+
+    /// Starts the device thread over a device that is ready.
+    pub fn over(
+        device: impl Device + Send + 'static,
+        role: Role,
+        limits: Limits,
+        metrics: Metrics,
+    ) -> Result<Self, Error> {
+        let (sender, commands) = mpsc::channel();
+        let sender = Commands(sender);
+        let freed = Arc::new(Notify::new());
+        let facts = device.facts().clone();
+        let pool = {
+            let (sender, freed) = (sender.clone(), Arc::clone(&freed));
+            Pool::with_release_hook(facts.pool(), move || {
+                freed.notify_waiters();
+                sender.wake();
+            })
+        };
+        metrics.watch(&pool);
+        let (load_sender, load) = watch::channel(Load::default());
+        let steps = StepLoop::new(device, pool.clone(), commands, limits, metrics, load_sender);
+        let thread = std::thread::Builder::new().name("device".to_owned()).spawn(move || steps.run())?;
+        let shared = Shared {
+            commands: sender,
+            pool,
+            facts,
+            role,
+            limits,
+            load,
+            freed,
+            line: Mutex::new(()),
+            sequences: AtomicU64::new(0),
+        };
+        Ok(Self { handle: EngineHandle { shared: Arc::new(shared) }, thread: Some(thread) })
+    }
+
+    /// A handle to this engine.
+    pub fn handle(&self) -> EngineHandle {
+        self.handle.clone()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let stopped = self.handle.shared.commands.send(Command::Stop);
+        let Some(thread) = self.thread.take() else { return };
+        // A thread that is gone already has panicked, which `join` tells.
+        if thread.join().is_err() || stopped.is_err() {
+            tracing::error!("device thread ended by a panic");
+        }
+    }
+}

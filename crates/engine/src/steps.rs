@@ -1,0 +1,232 @@
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::Instant;
+
+use statepool::{Lease, Pool};
+use tokio::sync::{oneshot, watch};
+
+use crate::command::{Command, Epoch};
+use crate::load::{Load, Rate};
+use crate::{Device, DeviceFault, Error, Limits, Metrics};
+
+mod answers;
+mod prompts;
+mod rows;
+
+use answers::Answers;
+use prompts::Prompts;
+
+#[cfg(test)]
+mod tests;
+
+/// Most commands taken between two steps: imports of new sequences must not starve those that run.
+const COMMANDS_PER_STEP: usize = 32;
+
+/// The device thread: takes commands, then runs at most one prefill step and one decode step, and again.
+///
+/// It alone touches the device. Between steps it drops what was abandoned or came too late.
+#[derive(Debug)]
+pub(crate) struct StepLoop<D> {
+    device: D,
+    pool: Pool,
+    commands: Receiver<Command>,
+    metrics: Metrics,
+    load: watch::Sender<Load>,
+    epoch: Epoch,
+    prompts: Prompts,
+    answers: Answers,
+    prefill_rate: Rate,
+    decode_rate: Rate,
+}
+
+/// Whether the thread goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Go {
+    On,
+    Stop,
+}
+
+impl<D: Device> StepLoop<D> {
+    pub(crate) fn new(
+        device: D,
+        pool: Pool,
+        commands: Receiver<Command>,
+        limits: Limits,
+        metrics: Metrics,
+        load: watch::Sender<Load>,
+    ) -> Self {
+        let prompts = Prompts::new(&device.facts().ladder, limits);
+        let answers = Answers::new(&device.facts().ladder, limits);
+        Self {
+            device,
+            pool,
+            commands,
+            metrics,
+            load,
+            epoch: Epoch::default(),
+            prompts,
+            answers,
+            prefill_rate: Rate::default(),
+            decode_rate: Rate::default(),
+        }
+    }
+
+    /// Runs until told to stop, or until nobody is left to ask.
+    pub(crate) fn run(mut self) {
+        let mut busy = false;
+        loop {
+            self.publish();
+            if self.take_commands(busy) == Go::Stop {
+                return;
+            }
+            let now = Instant::now();
+            self.prompts.sweep(now);
+            self.answers.sweep(now);
+            let prefilled = self.prefill_step();
+            let decoded = self.decode_step();
+            busy = prefilled || decoded;
+        }
+    }
+
+    /// Takes what has been asked; waits for something to be asked when the last round found nothing to do.
+    fn take_commands(&mut self, busy: bool) -> Go {
+        if !busy {
+            match self.wait_for_command() {
+                Ok(command) => {
+                    if self.obey(command) == Go::Stop {
+                        return Go::Stop;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => return Go::On,
+                Err(RecvTimeoutError::Disconnected) => return Go::Stop,
+            }
+        }
+        for _ in 0..COMMANDS_PER_STEP {
+            match self.commands.try_recv() {
+                Ok(command) => {
+                    if self.obey(command) == Go::Stop {
+                        return Go::Stop;
+                    }
+                }
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Go::Stop,
+            }
+        }
+        Go::On
+    }
+
+    fn wait_for_command(&self) -> Result<Command, RecvTimeoutError> {
+        let deadlines = [self.prompts.next_deadline(), self.answers.next_deadline()];
+        match deadlines.into_iter().flatten().min() {
+            None => self.commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(deadline) => self.commands.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    fn obey(&mut self, command: Command) -> Go {
+        match command {
+            Command::Prefill { sequence, job, outlet } => self.prompts.queue(sequence, job, outlet),
+            Command::ImportLatents { lease, first, tokens, latents, reply } => {
+                let done = self.device.import_latents(&lease, first, tokens, &latents);
+                self.imported(lease, reply, done);
+            }
+            Command::ImportState { lease, state, reply } => {
+                let done = self.device.import_state(lease.slot(), &state);
+                self.imported(lease, reply, done);
+            }
+            Command::Decode(start) => {
+                let began = self.answers.begin(*start, self.epoch, &mut self.device);
+                self.settle(began);
+            }
+            Command::Wake => {}
+            Command::Stop => return Go::Stop,
+        }
+        Go::On
+    }
+
+    fn imported(
+        &mut self,
+        lease: Arc<Lease>,
+        reply: oneshot::Sender<Result<Epoch, Error>>,
+        done: Result<(), DeviceFault>,
+    ) {
+        let answer = match &done {
+            Ok(()) => Ok(self.epoch),
+            Err(fault) => Err(fault.into()),
+        };
+        // Freed before the answer, so that who awaits it finds the room free.
+        drop(lease);
+        self.settle(done);
+        // Whoever asked may be gone; the room is free then, too.
+        let _gone = reply.send(answer);
+    }
+
+    /// When a fault took the state arrays, every sequence lost its state.
+    fn settle(&mut self, done: Result<(), DeviceFault>) {
+        let Err(fault) = done else { return };
+        tracing::error!(message = %fault.message, lost_state = fault.lost_state, "step failed on the device");
+        if fault.lost_state {
+            self.epoch.0 += 1;
+            self.prompts.lose_state();
+            self.answers.lose_state();
+        }
+    }
+
+    fn prefill_step(&mut self) -> bool {
+        let admitted = self.prompts.admit(&self.pool, &mut self.device);
+        self.settle(admitted);
+        let Some(step) = self.prompts.next_step() else { return false };
+        let began = Instant::now();
+        let done = self.prompts.run(&step, &mut self.device);
+        if done.is_ok() {
+            let took = began.elapsed();
+            self.metrics.prefill_step.observe(took.as_secs_f64());
+            self.metrics.prefill_tokens.inc_by(step.valid.into());
+            self.prefill_rate.observe(step.valid, took);
+        }
+        self.settle(done);
+        true
+    }
+
+    fn decode_step(&mut self) -> bool {
+        let Some(rows) = self.answers.plan() else { return false };
+        let began = Instant::now();
+        let done = self.answers.run(&mut self.device);
+        if done.is_ok() {
+            let took = began.elapsed();
+            self.metrics.decode_step.observe(took.as_secs_f64());
+            self.metrics.decode_tokens.inc_by(rows.into());
+            self.decode_rate.observe(rows, took);
+        }
+        self.settle(done);
+        true
+    }
+
+    fn publish(&self) {
+        let shape = self.pool.shape();
+        let running = self.prompts.running() + self.answers.running();
+        let load = Load {
+            free_pages: self.pool.free_pages(),
+            pages: shape.pages,
+            free_slots: self.pool.free_slots(),
+            slots: shape.slots,
+            waiting: u32::try_from(self.prompts.waiting()).unwrap_or(u32::MAX),
+            running: u32::try_from(running).unwrap_or(u32::MAX),
+            queued_tokens: self.prompts.queued_tokens(),
+            prefill_tokens_per_second: self.prefill_rate.tokens_per_second(),
+            decode_tokens_per_second: self.decode_rate.tokens_per_second(),
+            decode_step_seconds: self.decode_rate.step_seconds(),
+        };
+        self.load.send_if_modified(|known| {
+            let changed = *known != load;
+            *known = load;
+            changed
+        });
+    }
+}
+
+impl From<&DeviceFault> for Error {
+    fn from(fault: &DeviceFault) -> Self {
+        if fault.lost_state { Self::StateLost } else { Self::Device { message: fault.message.clone() } }
+    }
+}
