@@ -17,12 +17,11 @@ fn loops() -> Vec<Row> {
             &[scalar(1i32), scalar(100i32), scalar(3i32)],
             |f, x| {
                 let (limit, step) = (x[1], x[2]);
-                let done = f.while_loop(
+                f.while_loop(
                     &[x[0], f.scalar(0i32)],
                     |f, at| f.lt(at[0], limit),
                     |f, at| vec![f.mul(at[0], step), f.add_scalar(at[1], 1.0)],
-                );
-                done
+                )
             },
             &[scalar(243i32), scalar(5i32)],
         ),
@@ -115,7 +114,7 @@ fn calls() -> Vec<Row> {
                 call.attributes.push("mhlo.sharding = \"{replicated}\"".to_owned());
                 f.custom_call(&call, &[x[0]], &[DType::F32.tensor([2])])
             },
-            &[x.clone()],
+            std::slice::from_ref(&x),
         ),
         row(
             "scopes",
@@ -127,7 +126,7 @@ fn calls() -> Vec<Row> {
                 f.comment("no decay below one");
                 vec![f.log(f.max(y, f.splat_like(y, 1.0)))]
             },
-            &[x.clone()],
+            std::slice::from_ref(&x),
         ),
     ]
 }

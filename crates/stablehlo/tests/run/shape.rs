@@ -10,6 +10,7 @@ fn grid() -> crate::row::Tensor {
 
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = constants();
+    rows.extend(counters());
     rows.extend(arrangements());
     rows.extend(slices());
     rows.extend(bits());
@@ -60,6 +61,11 @@ fn constants() -> Vec<Row> {
                 tensor::<f32>(&[], &[0, 4]),
             ],
         ),
+    ]
+}
+
+fn counters() -> Vec<Row> {
+    vec![
         row(
             "constant extremes",
             &[],
