@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::event::null_result;
 use crate::executable::Executable;
 use crate::options::CompileOptions;
-use crate::plugin::{Plugin, lent, text_from};
+use crate::plugin::{Plugin, call, lent, text_from};
 use crate::{Error, Result};
 
 /// The devices of a plugin. Cloning is cheap; buffers and executables keep their client alive.
@@ -61,18 +61,14 @@ impl Client {
     /// Makes a client. The CPU plugin knows the options `cpu_device_count` (Int64) and `asynchronous` (Bool); a name the plugin
     /// does not know is an error. The CPU plugin reads `PJRT_NPROC`, the size of its thread pool, here.
     pub fn new(plugin: &Arc<Plugin>, options: &[(&str, OptionValue)]) -> Result<Self> {
-        let api = plugin.api();
-        let named: Vec<_> = options
-            .iter()
-            .map(|(name, value)| named_value(name, value))
-            .collect();
+        let named: Vec<_> = options.iter().map(|(name, value)| named_value(name, value)).collect();
         let mut create = sys::PJRT_Client_Create_Args {
             create_options: named.as_ptr(),
             num_options: named.len(),
             ..Default::default()
         };
         // SAFETY: the options and what they point to live past the call.
-        unsafe { plugin.call("PJRT_Client_Create", api.PJRT_Client_Create, &mut create)? };
+        unsafe { call!(plugin, PJRT_Client_Create, &mut create)? };
         let raw = NonNull::new(create.client).ok_or_else(|| null_result(plugin, "PJRT_Client"))?;
         // From here on dropping `inner` destroys the client, also on an early return.
         let mut inner = Inner {
@@ -83,44 +79,21 @@ impl Client {
             devices: Vec::new(),
         };
         let client = raw.as_ptr();
-        let mut name = sys::PJRT_Client_PlatformName_Args {
-            client,
-            ..Default::default()
-        };
-        let mut version = sys::PJRT_Client_PlatformVersion_Args {
-            client,
-            ..Default::default()
-        };
-        let mut devices = sys::PJRT_Client_AddressableDevices_Args {
-            client,
-            ..Default::default()
-        };
+        let mut name = sys::PJRT_Client_PlatformName_Args { client, ..Default::default() };
+        let mut version = sys::PJRT_Client_PlatformVersion_Args { client, ..Default::default() };
+        let mut devices = sys::PJRT_Client_AddressableDevices_Args { client, ..Default::default() };
         // SAFETY: the client is live and lends its texts and its device list as long as it lives.
         unsafe {
-            plugin.call(
-                "PJRT_Client_PlatformName",
-                api.PJRT_Client_PlatformName,
-                &mut name,
-            )?;
-            plugin.call(
-                "PJRT_Client_PlatformVersion",
-                api.PJRT_Client_PlatformVersion,
-                &mut version,
-            )?;
-            plugin.call(
-                "PJRT_Client_AddressableDevices",
-                api.PJRT_Client_AddressableDevices,
-                &mut devices,
-            )?;
+            call!(plugin, PJRT_Client_PlatformName, &mut name)?;
+            call!(plugin, PJRT_Client_PlatformVersion, &mut version)?;
+            call!(plugin, PJRT_Client_AddressableDevices, &mut devices)?;
             inner.platform_name = text_from(name.platform_name, name.platform_name_size);
             inner.platform_version = text_from(version.platform_version, version.platform_version_size);
             for device in lent(devices.addressable_devices, devices.num_addressable_devices) {
                 inner.devices.push(Device::new(plugin, *device)?);
             }
         }
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The plugin at `path` with its default options: the short way for tests and one-device programs.
@@ -172,13 +145,7 @@ impl Client {
             ..Default::default()
         };
         // SAFETY: program and options live past the call.
-        unsafe {
-            self.plugin().call(
-                "PJRT_Client_Compile",
-                self.plugin().api().PJRT_Client_Compile,
-                &mut args,
-            )?
-        };
+        unsafe { call!(self.plugin(), PJRT_Client_Compile, &mut args) }.map_err(Error::of_parser)?;
         // SAFETY: the plugin handed the executable over.
         unsafe { Executable::from_raw(self, args.executable) }
     }
@@ -194,12 +161,8 @@ impl Client {
             serialized_executable_size: serialized.len(),
             ..Default::default()
         };
-        let slot = self.plugin().api().PJRT_Executable_DeserializeAndLoad;
         // SAFETY: the bytes live past the call.
-        unsafe {
-            self.plugin()
-                .call("PJRT_Executable_DeserializeAndLoad", slot, &mut args)?
-        };
+        unsafe { call!(self.plugin(), PJRT_Executable_DeserializeAndLoad, &mut args)? };
         // SAFETY: the plugin handed the executable over.
         unsafe { Executable::from_raw(self, args.loaded_executable) }
     }
@@ -208,19 +171,15 @@ impl Client {
         self.inner.raw.as_ptr()
     }
 
-    /// The device's handle, once it is known to be one of this client's.
-    pub(crate) fn own(&self, device: &Device) -> Result<*mut sys::PJRT_Device> {
-        match self.device(device.raw()) {
-            Some(_) => Ok(device.raw()),
-            None => Err(Error::argument(
-                "device",
-                format!("{} belongs to another client", device.description()),
-            )),
-        }
+    /// The device's position, once it is known to be one of this client's.
+    pub(crate) fn own(&self, device: &Device) -> Result<usize> {
+        let foreign =
+            || Error::argument("device", format!("{} belongs to another client", device.description()));
+        self.position(device.raw()).ok_or_else(foreign)
     }
 
-    pub(crate) fn device(&self, raw: *mut sys::PJRT_Device) -> Option<&Device> {
-        self.inner.devices.iter().find(|device| device.raw() == raw)
+    pub(crate) fn position(&self, raw: *mut sys::PJRT_Device) -> Option<usize> {
+        self.inner.devices.iter().position(|device| device.raw() == raw)
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {
@@ -230,18 +189,9 @@ impl Client {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let mut args = sys::PJRT_Client_Destroy_Args {
-            client: self.raw.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::PJRT_Client_Destroy_Args { client: self.raw.as_ptr(), ..Default::default() };
         // SAFETY: every buffer and executable holds the client, so none is left. Nobody to report an error to.
-        let _ = unsafe {
-            self.plugin.call(
-                "PJRT_Client_Destroy",
-                self.plugin.api().PJRT_Client_Destroy,
-                &mut args,
-            )
-        };
+        let _ = unsafe { call!(self.plugin, PJRT_Client_Destroy, &mut args) };
     }
 }
 
@@ -249,21 +199,13 @@ impl Drop for Inner {
 fn named_value(name: &str, value: &OptionValue) -> sys::PJRT_NamedValue {
     type Union = sys::PJRT_NamedValue_Union;
     let (kind, value, value_size) = match value {
-        OptionValue::String(text) => (
-            sys::PJRT_NAMED_VALUE_STRING,
-            Union {
-                string_value: text.as_ptr().cast::<c_char>(),
-            },
-            text.len(),
-        ),
+        OptionValue::String(text) => {
+            (sys::PJRT_NAMED_VALUE_STRING, Union { string_value: text.as_ptr().cast::<c_char>() }, text.len())
+        }
         OptionValue::Int64(number) => (sys::PJRT_NAMED_VALUE_INT64, Union { int64_value: *number }, 1),
-        OptionValue::Int64List(numbers) => (
-            sys::PJRT_NAMED_VALUE_INT64_LIST,
-            Union {
-                int64_array_value: numbers.as_ptr(),
-            },
-            numbers.len(),
-        ),
+        OptionValue::Int64List(numbers) => {
+            (sys::PJRT_NAMED_VALUE_INT64_LIST, Union { int64_array_value: numbers.as_ptr() }, numbers.len())
+        }
         OptionValue::Float(number) => (sys::PJRT_NAMED_VALUE_FLOAT, Union { float_value: *number }, 1),
         OptionValue::Bool(switch) => (sys::PJRT_NAMED_VALUE_BOOL, Union { bool_value: *switch }, 1),
     };

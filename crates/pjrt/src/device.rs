@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pjrt_sys as sys;
 
 use crate::Result;
-use crate::plugin::{Plugin, text_from};
+use crate::plugin::{Plugin, call, text_from};
 
 /// A device this process can use. Lent by its client, which owns it.
 pub struct Device {
@@ -25,10 +25,7 @@ unsafe impl Sync for Device {}
 
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Device")
-            .field("id", &self.id)
-            .field("description", &self.description)
-            .finish()
+        f.debug_struct("Device").field("id", &self.id).field("description", &self.description).finish()
     }
 }
 
@@ -51,67 +48,24 @@ impl Device {
     /// # Safety
     /// `raw` must be a live device of a client of `plugin`, and the result must not outlive that client.
     pub(crate) unsafe fn new(plugin: &Arc<Plugin>, raw: *mut sys::PJRT_Device) -> Result<Self> {
-        let api = plugin.api();
-        let mut described = sys::PJRT_Device_GetDescription_Args {
-            device: raw,
-            ..Default::default()
-        };
-        let mut hardware = sys::PJRT_Device_LocalHardwareId_Args {
-            device: raw,
-            ..Default::default()
-        };
-        let mut memory = sys::PJRT_Device_DefaultMemory_Args {
-            device: raw,
-            ..Default::default()
-        };
+        let mut described = sys::PJRT_Device_GetDescription_Args { device: raw, ..Default::default() };
+        let mut hardware = sys::PJRT_Device_LocalHardwareId_Args { device: raw, ..Default::default() };
+        let mut memory = sys::PJRT_Device_DefaultMemory_Args { device: raw, ..Default::default() };
         // SAFETY: the device is live.
         unsafe {
-            plugin.call(
-                "PJRT_Device_GetDescription",
-                api.PJRT_Device_GetDescription,
-                &mut described,
-            )?;
-            plugin.call(
-                "PJRT_Device_LocalHardwareId",
-                api.PJRT_Device_LocalHardwareId,
-                &mut hardware,
-            )?;
-            plugin.call(
-                "PJRT_Device_DefaultMemory",
-                api.PJRT_Device_DefaultMemory,
-                &mut memory,
-            )?;
+            call!(plugin, PJRT_Device_GetDescription, &mut described)?;
+            call!(plugin, PJRT_Device_LocalHardwareId, &mut hardware)?;
+            call!(plugin, PJRT_Device_DefaultMemory, &mut memory)?;
         }
         let device_description = described.device_description;
-        let mut id = sys::PJRT_DeviceDescription_Id_Args {
-            device_description,
-            ..Default::default()
-        };
-        let mut kind = sys::PJRT_DeviceDescription_Kind_Args {
-            device_description,
-            ..Default::default()
-        };
-        let mut text = sys::PJRT_DeviceDescription_ToString_Args {
-            device_description,
-            ..Default::default()
-        };
+        let mut id = sys::PJRT_DeviceDescription_Id_Args { device_description, ..Default::default() };
+        let mut kind = sys::PJRT_DeviceDescription_Kind_Args { device_description, ..Default::default() };
+        let mut text = sys::PJRT_DeviceDescription_ToString_Args { device_description, ..Default::default() };
         // SAFETY: the description lives as long as its device, and lends its texts as long.
         let (kind, description) = unsafe {
-            plugin.call(
-                "PJRT_DeviceDescription_Id",
-                api.PJRT_DeviceDescription_Id,
-                &mut id,
-            )?;
-            plugin.call(
-                "PJRT_DeviceDescription_Kind",
-                api.PJRT_DeviceDescription_Kind,
-                &mut kind,
-            )?;
-            plugin.call(
-                "PJRT_DeviceDescription_ToString",
-                api.PJRT_DeviceDescription_ToString,
-                &mut text,
-            )?;
+            call!(plugin, PJRT_DeviceDescription_Id, &mut id)?;
+            call!(plugin, PJRT_DeviceDescription_Kind, &mut kind)?;
+            call!(plugin, PJRT_DeviceDescription_ToString, &mut text)?;
             (
                 text_from(kind.device_kind, kind.device_kind_size),
                 text_from(text.to_string, text.to_string_size),
@@ -150,26 +104,15 @@ impl Device {
 
     /// Memory figures, where the plugin has them; the CPU plugin has none.
     pub fn memory_stats(&self) -> Option<MemoryStats> {
-        let mut args = sys::PJRT_Device_MemoryStats_Args {
-            device: self.raw,
-            ..Default::default()
-        };
-        let api = self.plugin.api();
+        let mut args = sys::PJRT_Device_MemoryStats_Args { device: self.raw, ..Default::default() };
         // SAFETY: the device is live while it is lent.
-        unsafe {
-            self.plugin
-                .call("PJRT_Device_MemoryStats", api.PJRT_Device_MemoryStats, &mut args)
-        }
-        .ok()?;
+        unsafe { call!(self.plugin, PJRT_Device_MemoryStats, &mut args) }.ok()?;
         let given = |value: i64, is_set: bool| is_set.then(|| u64::try_from(value).ok()).flatten();
         Some(MemoryStats {
             in_use: u64::try_from(args.bytes_in_use).unwrap_or(0),
             peak: given(args.peak_bytes_in_use, args.peak_bytes_in_use_is_set),
             limit: given(args.bytes_limit, args.bytes_limit_is_set),
-            largest_free_block: given(
-                args.largest_free_block_bytes,
-                args.largest_free_block_bytes_is_set,
-            ),
+            largest_free_block: given(args.largest_free_block_bytes, args.largest_free_block_bytes_is_set),
         })
     }
 

@@ -7,6 +7,7 @@ use pjrt_sys as sys;
 use crate::buffer::Buffer;
 use crate::dtype::Element;
 use crate::event::{Event, Transfer};
+use crate::plugin::call;
 use crate::{Error, Result};
 
 impl Buffer {
@@ -54,10 +55,8 @@ impl Buffer {
         let mut target = Box::new(target);
         let bytes = (*target).as_mut();
         if offset.checked_add(bytes.len()).is_none_or(|end| end > size) {
-            let message = format!(
-                "{} bytes from {offset} on are not within the {size} of the buffer",
-                bytes.len()
-            );
+            let message =
+                format!("{} bytes from {offset} on are not within the {size} of the buffer", bytes.len());
             return Err(Error::argument("offset", message));
         }
         let mut args = sys::PJRT_Buffer_CopyRawToHost_Args {
@@ -70,11 +69,7 @@ impl Buffer {
         let plugin = self.client().plugin();
         // SAFETY: the range is inside the buffer; `target` is boxed and kept by the transfer until the event is ready.
         let event = unsafe {
-            plugin.call(
-                "PJRT_Buffer_CopyRawToHost",
-                plugin.api().PJRT_Buffer_CopyRawToHost,
-                &mut args,
-            )?;
+            call!(plugin, PJRT_Buffer_CopyRawToHost, &mut args)?;
             Event::from_raw(plugin, args.event)?
         };
         Ok(Transfer::boxed(&event, target))
@@ -84,12 +79,8 @@ impl Buffer {
     fn start_to_host(&self, target: &mut [u8]) -> Result<Event> {
         self.alive("buffer")?;
         if target.len() != self.size_bytes() {
-            let message = format!(
-                "{} bytes given, {} takes {}",
-                target.len(),
-                self.shape(),
-                self.size_bytes()
-            );
+            let message =
+                format!("{} bytes given, {} takes {}", target.len(), self.shape(), self.size_bytes());
             return Err(Error::argument("target", message));
         }
         // Asked for in so many words: without it the plugin answers in the layout the array has on its device.
@@ -116,11 +107,7 @@ impl Buffer {
         // SAFETY: `target` has the size of the array and outlives the event, as each caller sees to; the layout lives past
         // the call.
         unsafe {
-            plugin.call(
-                "PJRT_Buffer_ToHostBuffer",
-                plugin.api().PJRT_Buffer_ToHostBuffer,
-                &mut args,
-            )?;
+            call!(plugin, PJRT_Buffer_ToHostBuffer, &mut args)?;
             Event::from_raw(plugin, args.event)
         }
     }

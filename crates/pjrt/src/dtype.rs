@@ -104,18 +104,12 @@ pub struct Shape {
 impl Shape {
     /// A shape.
     pub fn new(dtype: DType, dims: &[i64]) -> Self {
-        Self {
-            dtype,
-            dims: dims.into(),
-        }
+        Self { dtype, dims: dims.into() }
     }
 
     /// Number of elements.
     pub fn elements(&self) -> usize {
-        self.dims
-            .iter()
-            .map(|dim| usize::try_from(*dim).unwrap_or(0))
-            .product()
+        self.dims.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).product()
     }
 
     /// Bytes on the host, dense.
@@ -131,10 +125,7 @@ impl Shape {
         });
         match size {
             Some(_) => Ok(Self::new(dtype, dims)),
-            None => Err(Error::argument(
-                "dims",
-                format!("{dims:?} is negative or too large"),
-            )),
+            None => Err(Error::argument("dims", format!("{dims:?} is negative or too large"))),
         }
     }
 }

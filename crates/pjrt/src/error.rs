@@ -150,22 +150,24 @@ impl Error {
     }
 
     pub(crate) fn argument(argument: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Argument {
-            argument: argument.into(),
-            message: message.into(),
-        }
+        Self::Argument { argument: argument.into(), message: message.into() }
     }
 
     pub(crate) fn deleted(argument: impl Into<String>) -> Self {
-        Self::Deleted {
-            argument: argument.into(),
+        Self::Deleted { argument: argument.into() }
+    }
+
+    /// Parsers of programs give their errors no code; a program that does not parse is the caller's.
+    pub(crate) fn of_parser(self) -> Self {
+        match self {
+            Self::Status { call, code: Code::Unknown, message } => {
+                Self::Status { call, code: Code::InvalidArgument, message }
+            }
+            other => other,
         }
     }
 
     pub(crate) fn io(path: impl Into<PathBuf>, error: &std::io::Error) -> Self {
-        Self::Io {
-            path: path.into(),
-            message: error.to_string(),
-        }
+        Self::Io { path: path.into(), message: error.to_string() }
     }
 }

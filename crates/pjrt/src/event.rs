@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use pjrt_sys as sys;
 
-use crate::plugin::Plugin;
+use crate::plugin::{Plugin, call};
 use crate::{Error, Result};
 
 /// Something the plugin finishes once: an execution, a copy, a buffer's definition.
@@ -39,63 +39,35 @@ impl Event {
     /// `raw` must be null or a live event of `plugin` that nothing else destroys.
     pub(crate) unsafe fn from_raw(plugin: &Arc<Plugin>, raw: *mut sys::PJRT_Event) -> Result<Self> {
         let raw = NonNull::new(raw).ok_or_else(|| null_result(plugin, "PJRT_Event"))?;
-        Ok(Self {
-            plugin: Arc::clone(plugin),
-            raw,
-            waiting: None,
-        })
+        Ok(Self { plugin: Arc::clone(plugin), raw, waiting: None })
     }
 
     /// Whether the outcome is known.
     pub fn is_ready(&self) -> bool {
-        let mut args = sys::PJRT_Event_IsReady_Args {
-            event: self.raw.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::PJRT_Event_IsReady_Args { event: self.raw.as_ptr(), ..Default::default() };
         // SAFETY: the event is live. An error here reads as not ready; waiting for it then reports it.
-        let asked = unsafe {
-            self.plugin.call(
-                "PJRT_Event_IsReady",
-                self.plugin.api().PJRT_Event_IsReady,
-                &mut args,
-            )
-        };
+        let asked = unsafe { call!(self.plugin, PJRT_Event_IsReady, &mut args) };
         asked.is_ok() && args.is_ready
     }
 
     /// Blocks until the outcome is known and returns it. Not for async tasks: await the event there.
     pub fn wait(&self) -> Result<()> {
-        let mut args = sys::PJRT_Event_Await_Args {
-            event: self.raw.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::PJRT_Event_Await_Args { event: self.raw.as_ptr(), ..Default::default() };
         // SAFETY: the event is live.
-        unsafe {
-            self.plugin
-                .call("PJRT_Event_Await", self.plugin.api().PJRT_Event_Await, &mut args)
-        }
+        unsafe { call!(self.plugin, PJRT_Event_Await, &mut args) }
     }
 
     /// The outcome of an event that is ready. Asking earlier would abort the process, hence private.
     fn outcome(&self) -> Result<()> {
-        let mut args = sys::PJRT_Event_Error_Args {
-            event: self.raw.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::PJRT_Event_Error_Args { event: self.raw.as_ptr(), ..Default::default() };
         // SAFETY: the event is live, and ready as the caller has seen.
-        unsafe {
-            self.plugin
-                .call("PJRT_Event_Error", self.plugin.api().PJRT_Event_Error, &mut args)
-        }
+        unsafe { call!(self.plugin, PJRT_Event_Error, &mut args) }
     }
 
     /// Runs `then` with the outcome once it is known: now if it is, else on a thread of the plugin. It must be short and must
     /// not block. `then` is dropped only after the event is ready, so it may own memory the plugin still uses.
     pub(crate) fn on_ready(&self, then: impl FnOnce(Result<()>) + Send + 'static) {
-        let reaction = Box::new(Reaction {
-            plugin: Arc::clone(&self.plugin),
-            then: Box::new(then),
-        });
+        let reaction = Box::new(Reaction { plugin: Arc::clone(&self.plugin), then: Box::new(then) });
         let user_arg = Box::into_raw(reaction);
         let mut args = sys::PJRT_Event_OnReady_Args {
             event: self.raw.as_ptr(),
@@ -104,13 +76,7 @@ impl Event {
             ..Default::default()
         };
         // SAFETY: the event is live; the callback takes over `user_arg` exactly once.
-        let registered = unsafe {
-            self.plugin.call(
-                "PJRT_Event_OnReady",
-                self.plugin.api().PJRT_Event_OnReady,
-                &mut args,
-            )
-        };
+        let registered = unsafe { call!(self.plugin, PJRT_Event_OnReady, &mut args) };
         if let Err(error) = registered {
             // SAFETY: a refused registration never calls back, so the box is still ours.
             let reaction = unsafe { Box::from_raw(user_arg) };
@@ -149,18 +115,9 @@ impl Future for Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        let mut args = sys::PJRT_Event_Destroy_Args {
-            event: self.raw.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::PJRT_Event_Destroy_Args { event: self.raw.as_ptr(), ..Default::default() };
         // SAFETY: the event is live and ours. A destructor has nobody to report an error to.
-        let _ = unsafe {
-            self.plugin.call(
-                "PJRT_Event_Destroy",
-                self.plugin.api().PJRT_Event_Destroy,
-                &mut args,
-            )
-        };
+        let _ = unsafe { call!(self.plugin, PJRT_Event_Destroy, &mut args) };
     }
 }
 
@@ -239,13 +196,7 @@ struct State<T> {
 
 impl<T> Slot<T> {
     fn new() -> Self {
-        Self {
-            state: Mutex::new(State {
-                outcome: None,
-                waker: None,
-            }),
-            arrived: Condvar::new(),
-        }
+        Self { state: Mutex::new(State { outcome: None, waker: None }), arrived: Condvar::new() }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State<T>> {

@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::device::Device;
 use crate::dtype::{DType, Shape};
 use crate::event::null_result;
-use crate::plugin::{lent, text_from};
+use crate::plugin::{call, lent, text_from};
 use crate::signature::Signature;
 use crate::{Error, Result};
 
@@ -27,7 +27,8 @@ struct Inner {
     name: String,
     outputs: Vec<Arc<Shape>>,
     signature: Option<Signature>,
-    devices: Vec<*mut sys::PJRT_Device>,
+    /// Positions among the client's devices, in the order of execution.
+    devices: Vec<usize>,
 }
 
 // SAFETY: PJRT executables are thread-safe; the rest is read-only.
@@ -77,17 +78,16 @@ impl Executable {
     /// # Safety
     /// `loaded` must be null or a live executable of `client` that nothing else destroys.
     pub(crate) unsafe fn from_raw(client: &Client, loaded: *mut sys::PJRT_LoadedExecutable) -> Result<Self> {
-        let (plugin, api) = (client.plugin(), client.plugin().api());
+        let plugin = client.plugin();
         let loaded = NonNull::new(loaded).ok_or_else(|| null_result(plugin, "PJRT_LoadedExecutable"))?;
         let mut get = sys::PJRT_LoadedExecutable_GetExecutable_Args {
             loaded_executable: loaded.as_ptr(),
             ..Default::default()
         };
-        let slot = api.PJRT_LoadedExecutable_GetExecutable;
         // SAFETY: the loaded executable is live; the plugin hands a second handle over.
-        let got = unsafe { plugin.call("PJRT_LoadedExecutable_GetExecutable", slot, &mut get) };
-        let compiled =
-            got.and(NonNull::new(get.executable).ok_or_else(|| null_result(plugin, "PJRT_Executable")));
+        let got = unsafe { call!(plugin, PJRT_LoadedExecutable_GetExecutable, &mut get) };
+        let missing = || null_result(plugin, "PJRT_Executable");
+        let compiled = got.and_then(|()| NonNull::new(get.executable).ok_or_else(missing));
         let compiled = match compiled {
             Ok(compiled) => compiled,
             Err(error) => {
@@ -105,9 +105,7 @@ impl Executable {
             devices: Vec::new(),
         };
         inner.read()?;
-        Ok(Self {
-            inner: Arc::new(inner),
-        })
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// The name of the module.
@@ -137,14 +135,11 @@ impl Executable {
 
     /// The devices it runs on, in the order in which [`execute_sharded`](Self::execute_sharded) takes arguments.
     pub fn devices(&self) -> impl Iterator<Item = &Device> {
-        self.inner
-            .devices
-            .iter()
-            .filter_map(|raw| self.inner.client.device(*raw))
+        self.device_indices().iter().map(|index| &self.inner.client.devices()[*index])
     }
 
-    pub(crate) fn num_devices(&self) -> usize {
-        self.inner.devices.len()
+    pub(crate) fn device_indices(&self) -> &[usize] {
+        &self.inner.devices
     }
 
     pub(crate) fn loaded(&self) -> *mut sys::PJRT_LoadedExecutable {
@@ -153,39 +148,24 @@ impl Executable {
 
     /// A text that is the same for the same compiled program.
     pub fn fingerprint(&self) -> Result<String> {
-        let mut args = sys::PJRT_Executable_Fingerprint_Args {
-            executable: self.compiled(),
-            ..Default::default()
-        };
+        let mut args =
+            sys::PJRT_Executable_Fingerprint_Args { executable: self.compiled(), ..Default::default() };
         let plugin = self.inner.client.plugin();
         // SAFETY: the executable is live and lends its fingerprint.
         unsafe {
-            plugin.call(
-                "PJRT_Executable_Fingerprint",
-                plugin.api().PJRT_Executable_Fingerprint,
-                &mut args,
-            )?;
-            Ok(text_from(
-                args.executable_fingerprint,
-                args.executable_fingerprint_size,
-            ))
+            call!(plugin, PJRT_Executable_Fingerprint, &mut args)?;
+            Ok(text_from(args.executable_fingerprint, args.executable_fingerprint_size))
         }
     }
 
     /// The bytes [`Client::load_executable`] takes, on the same plugin and the same kind of machine.
     pub fn serialize(&self) -> Result<Vec<u8>> {
-        let mut args = sys::PJRT_Executable_Serialize_Args {
-            executable: self.compiled(),
-            ..Default::default()
-        };
+        let mut args =
+            sys::PJRT_Executable_Serialize_Args { executable: self.compiled(), ..Default::default() };
         let plugin = self.inner.client.plugin();
         // SAFETY: the executable is live; the bytes live until the deleter is called, which happens once.
         unsafe {
-            plugin.call(
-                "PJRT_Executable_Serialize",
-                plugin.api().PJRT_Executable_Serialize,
-                &mut args,
-            )?;
+            call!(plugin, PJRT_Executable_Serialize, &mut args)?;
             let bytes = lent(args.serialized_bytes.cast::<u8>(), args.serialized_bytes_size).to_vec();
             if let Some(delete) = args.serialized_executable_deleter {
                 delete(args.serialized_executable);
@@ -201,9 +181,8 @@ impl Executable {
             ..Default::default()
         };
         let plugin = self.inner.client.plugin();
-        let slot = plugin.api().PJRT_Executable_GetCompiledMemoryStats;
         // SAFETY: the executable is live.
-        unsafe { plugin.call("PJRT_Executable_GetCompiledMemoryStats", slot, &mut args) }.ok()?;
+        unsafe { call!(plugin, PJRT_Executable_GetCompiledMemoryStats, &mut args) }.ok()?;
         let bytes = |value: i64| u64::try_from(value).unwrap_or(0);
         Some(CompiledMemory {
             generated_code: bytes(args.generated_code_size_in_bytes),
@@ -217,14 +196,11 @@ impl Executable {
 
     /// The compiler's cost estimate, where the plugin has one; the CPU plugin has none.
     pub fn cost(&self) -> Option<Cost> {
-        let mut args = sys::PJRT_Executable_GetCostAnalysis_Args {
-            executable: self.compiled(),
-            ..Default::default()
-        };
+        let mut args =
+            sys::PJRT_Executable_GetCostAnalysis_Args { executable: self.compiled(), ..Default::default() };
         let plugin = self.inner.client.plugin();
-        let slot = plugin.api().PJRT_Executable_GetCostAnalysis;
         // SAFETY: the executable is live.
-        unsafe { plugin.call("PJRT_Executable_GetCostAnalysis", slot, &mut args) }.ok()?;
+        unsafe { call!(plugin, PJRT_Executable_GetCostAnalysis, &mut args) }.ok()?;
         // SAFETY: the executable is live and lends its properties, whose names are lent too.
         let find = |wanted: &str| unsafe {
             lent(args.properties, args.num_properties)
@@ -233,10 +209,7 @@ impl Executable {
                 .find(|property| lent(property.name.cast::<u8>(), property.name_size) == wanted.as_bytes())
                 .map(|property| f64::from(property.value.float_value))
         };
-        Some(Cost {
-            flops: find("flops")?,
-            bytes_accessed: find("bytes accessed")?,
-        })
+        Some(Cost { flops: find("flops")?, bytes_accessed: find("bytes accessed")? })
     }
 
     fn compiled(&self) -> *mut sys::PJRT_Executable {
@@ -248,43 +221,28 @@ impl Inner {
     /// Reads name, devices, output shapes and signature.
     fn read(&mut self) -> Result<()> {
         let plugin = Arc::clone(self.client.plugin());
-        let api = plugin.api();
         let executable = self.compiled.as_ptr();
-        let mut name = sys::PJRT_Executable_Name_Args {
-            executable,
-            ..Default::default()
-        };
+        let mut name = sys::PJRT_Executable_Name_Args { executable, ..Default::default() };
         let mut devices = sys::PJRT_LoadedExecutable_AddressableDevices_Args {
             executable: self.loaded.as_ptr(),
             ..Default::default()
         };
-        let slot = api.PJRT_LoadedExecutable_AddressableDevices;
         // SAFETY: both handles are live and lend what they return.
         unsafe {
-            plugin.call("PJRT_Executable_Name", api.PJRT_Executable_Name, &mut name)?;
-            plugin.call("PJRT_LoadedExecutable_AddressableDevices", slot, &mut devices)?;
+            call!(plugin, PJRT_Executable_Name, &mut name)?;
+            call!(plugin, PJRT_LoadedExecutable_AddressableDevices, &mut devices)?;
             self.name = text_from(name.executable_name, name.executable_name_size);
-            self.devices = lent(devices.addressable_devices, devices.num_addressable_devices).to_vec();
+            let devices = lent(devices.addressable_devices, devices.num_addressable_devices);
+            self.devices = devices.iter().filter_map(|raw| self.client.position(*raw)).collect();
         }
-        self.signature = self
-            .optimized_program()?
-            .and_then(|(format, hlo)| Signature::parse(&format, &hlo));
+        self.signature = self.optimized_program()?.and_then(|(format, hlo)| Signature::parse(&format, &hlo));
         self.outputs = match &self.signature {
             Some(signature) => signature.results.clone(),
             None => self.output_shapes()?,
         };
-        let mut count = sys::PJRT_Executable_NumOutputs_Args {
-            executable,
-            ..Default::default()
-        };
+        let mut count = sys::PJRT_Executable_NumOutputs_Args { executable, ..Default::default() };
         // SAFETY: the executable is live.
-        unsafe {
-            plugin.call(
-                "PJRT_Executable_NumOutputs",
-                api.PJRT_Executable_NumOutputs,
-                &mut count,
-            )?
-        };
+        unsafe { call!(plugin, PJRT_Executable_NumOutputs, &mut count)? };
         match count.num_outputs == self.outputs.len() {
             true => Ok(()),
             // The lists handed to an execution are sized by this number.
@@ -302,7 +260,6 @@ impl Inner {
     /// The optimised module and its format; none where the plugin does not show it.
     fn optimized_program(&self) -> Result<Option<(String, Vec<u8>)>> {
         let plugin = self.client.plugin();
-        let slot = plugin.api().PJRT_Executable_OptimizedProgram;
         let mut program = sys::PJRT_Program::new();
         let mut args = sys::PJRT_Executable_OptimizedProgram_Args {
             executable: self.compiled.as_ptr(),
@@ -310,19 +267,15 @@ impl Inner {
             ..Default::default()
         };
         // SAFETY: the first call only asks for the size.
-        if let Err(error) = unsafe { plugin.call("PJRT_Executable_OptimizedProgram", slot, &mut args) } {
-            return if error.code() == crate::Code::Unimplemented {
-                Ok(None)
-            } else {
-                Err(error)
-            };
+        if let Err(error) = unsafe { call!(plugin, PJRT_Executable_OptimizedProgram, &mut args) } {
+            return if error.code() == crate::Code::Unimplemented { Ok(None) } else { Err(error) };
         }
         let mut code = vec![0u8; program.code_size];
         program.code = code.as_mut_ptr().cast::<c_char>();
         args.program = &raw mut program;
         // SAFETY: the second call writes into a buffer of the size the first one asked for; the format text is static.
         unsafe {
-            plugin.call("PJRT_Executable_OptimizedProgram", slot, &mut args)?;
+            call!(plugin, PJRT_Executable_OptimizedProgram, &mut args)?;
             code.truncate(program.code_size);
             Ok(Some((text_from(program.format, program.format_size), code)))
         }
@@ -331,27 +284,12 @@ impl Inner {
     /// Output shapes as PJRT tells them.
     fn output_shapes(&self) -> Result<Vec<Arc<Shape>>> {
         let (plugin, executable) = (self.client.plugin(), self.compiled.as_ptr());
-        let api = plugin.api();
-        let mut types = sys::PJRT_Executable_OutputElementTypes_Args {
-            executable,
-            ..Default::default()
-        };
-        let mut dims = sys::PJRT_Executable_OutputDimensions_Args {
-            executable,
-            ..Default::default()
-        };
+        let mut types = sys::PJRT_Executable_OutputElementTypes_Args { executable, ..Default::default() };
+        let mut dims = sys::PJRT_Executable_OutputDimensions_Args { executable, ..Default::default() };
         // SAFETY: the executable is live and lends the lists; `dims` holds as many numbers as the ranks add up to.
         unsafe {
-            plugin.call(
-                "PJRT_Executable_OutputElementTypes",
-                api.PJRT_Executable_OutputElementTypes,
-                &mut types,
-            )?;
-            plugin.call(
-                "PJRT_Executable_OutputDimensions",
-                api.PJRT_Executable_OutputDimensions,
-                &mut dims,
-            )?;
+            call!(plugin, PJRT_Executable_OutputElementTypes, &mut types)?;
+            call!(plugin, PJRT_Executable_OutputDimensions, &mut dims)?;
             let types = lent(types.output_types, types.num_output_types);
             let ranks = lent(dims.dim_sizes, dims.num_outputs);
             let mut rest = lent(dims.dims, ranks.iter().sum());
@@ -369,31 +307,20 @@ impl Inner {
 }
 
 fn destroy_loaded(client: &Client, loaded: NonNull<sys::PJRT_LoadedExecutable>) {
-    let mut args = sys::PJRT_LoadedExecutable_Destroy_Args {
-        executable: loaded.as_ptr(),
-        ..Default::default()
-    };
+    let mut args =
+        sys::PJRT_LoadedExecutable_Destroy_Args { executable: loaded.as_ptr(), ..Default::default() };
     let plugin = client.plugin();
-    let slot = plugin.api().PJRT_LoadedExecutable_Destroy;
     // SAFETY: the handle is live and the caller's; running executions hold the program. Nobody to report an error to.
-    let _ = unsafe { plugin.call("PJRT_LoadedExecutable_Destroy", slot, &mut args) };
+    let _ = unsafe { call!(plugin, PJRT_LoadedExecutable_Destroy, &mut args) };
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let mut args = sys::PJRT_Executable_Destroy_Args {
-            executable: self.compiled.as_ptr(),
-            ..Default::default()
-        };
+        let mut args =
+            sys::PJRT_Executable_Destroy_Args { executable: self.compiled.as_ptr(), ..Default::default() };
         let plugin = self.client.plugin();
         // SAFETY: the handle is live and ours.
-        let _ = unsafe {
-            plugin.call(
-                "PJRT_Executable_Destroy",
-                plugin.api().PJRT_Executable_Destroy,
-                &mut args,
-            )
-        };
+        let _ = unsafe { call!(plugin, PJRT_Executable_Destroy, &mut args) };
         destroy_loaded(&self.client, self.loaded);
     }
 }

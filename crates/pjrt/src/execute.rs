@@ -5,8 +5,10 @@ use std::sync::Arc;
 use pjrt_sys as sys;
 
 use crate::buffer::Buffer;
+use crate::dtype::Shape;
 use crate::event::Event;
 use crate::executable::Executable;
+use crate::plugin::call;
 use crate::{Error, Result};
 
 /// How to run a program this once.
@@ -38,9 +40,7 @@ impl Executable {
     /// As [`execute`](Self::execute), with options, and an event for the end of the execution.
     pub fn execute_with(&self, arguments: &[&Buffer], options: &ExecuteOptions) -> Result<Execution> {
         let mut executions = self.execute_sharded_with(&[arguments], options)?;
-        executions
-            .pop()
-            .ok_or_else(|| Error::argument("arguments", "the program runs on no device"))
+        executions.pop().ok_or_else(|| Error::argument("arguments", "the program runs on no device"))
     }
 
     /// Runs the program on all its devices: one list of arguments for each, in the order of [`devices`](Self::devices), and
@@ -58,11 +58,7 @@ impl Executable {
     ) -> Result<Vec<Execution>> {
         let lists: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
         let (outputs, events) = self.launch(&lists, options, true)?;
-        Ok(outputs
-            .into_iter()
-            .zip(events)
-            .map(|(outputs, done)| Execution { outputs, done })
-            .collect())
+        Ok(outputs.into_iter().zip(events).map(|(outputs, done)| Execution { outputs, done }).collect())
     }
 
     fn launch(
@@ -73,10 +69,8 @@ impl Executable {
     ) -> Result<(Vec<Vec<Buffer>>, Vec<Event>)> {
         let count = self.check(lists, options)?;
         let plugin = self.client().plugin();
-        let arguments: Vec<Vec<_>> = lists
-            .iter()
-            .map(|list| list.iter().map(|buffer| buffer.raw()).collect())
-            .collect();
+        let arguments: Vec<Vec<_>> =
+            lists.iter().map(|list| list.iter().map(|buffer| buffer.raw()).collect()).collect();
         let argument_lists: Vec<_> = arguments.iter().map(Vec::as_ptr).collect();
         let mut outputs = vec![vec![std::ptr::null_mut(); self.num_outputs()]; lists.len()];
         let output_lists: Vec<_> = outputs.iter_mut().map(Vec::as_mut_ptr).collect();
@@ -93,79 +87,70 @@ impl Executable {
             num_devices: lists.len(),
             num_args: count,
             output_lists: output_lists.as_ptr(),
-            device_complete_events: if want_done {
-                events.as_mut_ptr()
-            } else {
-                std::ptr::null_mut()
-            },
+            device_complete_events: if want_done { events.as_mut_ptr() } else { std::ptr::null_mut() },
             ..Default::default()
         };
-        let slot = plugin.api().PJRT_LoadedExecutable_Execute;
         // SAFETY: the lists have the lengths given, hold live buffers of this client, and live past the call.
-        unsafe { plugin.call("PJRT_LoadedExecutable_Execute", slot, &mut args)? };
-        let take = |list: Vec<_>| {
-            let shapes = self.output_shapes().iter();
-            // SAFETY: the plugin handed the outputs over, and they have the shapes the program returns.
-            list.into_iter()
-                .zip(shapes)
-                .map(|(raw, shape)| unsafe { Buffer::from_raw(self.client(), raw, Arc::clone(shape)) })
-                .collect()
+        unsafe { call!(plugin, PJRT_LoadedExecutable_Execute, &mut args)? };
+        let take = |(list, device): (Vec<_>, &usize)| {
+            let adopt = |(raw, shape): (_, &Arc<Shape>)| {
+                // SAFETY: the plugin handed the output over, and it has the shape the program returns, on this device.
+                unsafe { Buffer::from_raw(self.client(), raw, Arc::clone(shape), *device) }
+            };
+            list.into_iter().zip(self.output_shapes()).map(adopt).collect()
         };
-        let outputs = outputs.into_iter().map(take).collect::<Result<_>>()?;
+        let outputs = outputs.into_iter().zip(self.device_indices()).map(take).collect::<Result<_>>()?;
         // SAFETY: the plugin handed the events over.
-        let events = events
-            .into_iter()
-            .map(|raw| unsafe { Event::from_raw(plugin, raw) })
-            .collect::<Result<_>>()?;
+        let events =
+            events.into_iter().map(|raw| unsafe { Event::from_raw(plugin, raw) }).collect::<Result<_>>()?;
         Ok((outputs, events))
     }
 
     /// Everything that is known to make a plugin print, hang or abort. Returns the number of arguments.
     fn check(&self, lists: &[&[&Buffer]], options: &ExecuteOptions) -> Result<usize> {
-        if lists.len() != self.num_devices() {
+        if lists.len() != self.device_indices().len() {
             let message = format!(
                 "{} lists given, {} runs on {} devices",
                 lists.len(),
                 self.name(),
-                self.num_devices()
+                self.device_indices().len()
             );
             return Err(Error::argument("arguments", message));
         }
         let count = lists.first().map_or(0, |list| list.len());
-        let expected = self
-            .signature()
-            .map_or(count, |signature| signature.parameters.len());
+        let expected = self.signature().map_or(count, |signature| signature.parameters.len());
         if let Some(list) = lists.iter().find(|list| list.len() != expected) {
             let message = format!("{} given, {} takes {expected}", list.len(), self.name());
             return Err(Error::argument("arguments", message));
         }
-        if let Some(index) = options
-            .non_donatable_indices
-            .iter()
-            .find(|index| !(0..expected as i64).contains(index))
+        if let Some(index) =
+            options.non_donatable_indices.iter().find(|index| !(0..expected as i64).contains(index))
         {
             return Err(Error::argument(
                 "non_donatable_indices",
                 format!("{index} is not an argument of {}", self.name()),
             ));
         }
-        lists
-            .iter()
-            .enumerate()
-            .try_for_each(|(device, list)| self.check_list(device, list, options))?;
+        lists.iter().enumerate().try_for_each(|(device, list)| self.check_list(device, list, options))?;
         Ok(expected)
     }
 
     fn check_list(&self, device: usize, list: &[&Buffer], options: &ExecuteOptions) -> Result<()> {
-        let place = |index: usize| match self.num_devices() {
+        let place = |index: usize| match self.device_indices().len() {
             1 => format!("argument {index} of {}", self.name()),
             _ => format!("argument {index} of {} on device {device}", self.name()),
         };
         for (index, buffer) in list.iter().enumerate() {
             if !self.client().is(buffer.client()) {
+                return Err(Error::argument(place(index), "the buffer belongs to another client"));
+            }
+            let home = self.device_indices()[device];
+            if buffer.device_index() != home {
+                let (found, home) =
+                    (buffer.device().description(), self.client().devices()[home].description());
                 return Err(Error::argument(
                     place(index),
-                    "the buffer belongs to another client",
+                    format!("it lies on {found}, the program runs on {home}"),
                 ));
             }
             if buffer.is_deleted() {
@@ -197,11 +182,8 @@ impl Executable {
         if !donated.contains(&true) {
             return Ok(());
         }
-        let mut places: Vec<_> = list
-            .iter()
-            .enumerate()
-            .map(|(index, buffer)| (buffer.raw(), index))
-            .collect();
+        let mut places: Vec<_> =
+            list.iter().enumerate().map(|(index, buffer)| (buffer.raw(), index)).collect();
         places.sort_unstable();
         let lost = |index: usize| donated[index] && !options.non_donatable_indices.contains(&(index as i64));
         let twice = places.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1);

@@ -15,6 +15,7 @@
 //!   which cannot be done soundly once threads run: whoever starts the process sets [`QUIET_LOG`] and `PJRT_NPROC`.
 
 mod buffer;
+pub mod cache;
 mod client;
 mod device;
 mod download;

@@ -15,27 +15,15 @@ pub fn plugin_path() -> Result<PathBuf> {
         let chosen = PathBuf::from(chosen);
         return match chosen.is_file() {
             true => Ok(chosen),
-            false => Err(Error::NoPlugin(format!(
-                "{VARIABLE} names no file: {}",
-                chosen.display()
-            ))),
+            false => Err(Error::NoPlugin(format!("{VARIABLE} names no file: {}", chosen.display()))),
         };
     }
     let starts = [env::current_exe().ok(), env::current_dir().ok()];
-    starts
-        .iter()
-        .flatten()
-        .find_map(|start| above(start))
-        .ok_or_else(|| {
-            Error::NoPlugin(format!(
-                "{PINNED} is in no folder above the executable or the current directory"
-            ))
-        })
+    starts.iter().flatten().find_map(|start| above(start)).ok_or_else(|| {
+        Error::NoPlugin(format!("{PINNED} is in no folder above the executable or the current directory"))
+    })
 }
 
 fn above(start: &Path) -> Option<PathBuf> {
-    start
-        .ancestors()
-        .map(|folder| folder.join(PINNED))
-        .find(|path| path.is_file())
+    start.ancestors().map(|folder| folder.join(PINNED)).find(|path| path.is_file())
 }

@@ -38,10 +38,7 @@ impl Default for CompileOptions {
 impl CompileOptions {
     /// For one device, which need not be the client's first.
     pub fn on_device(device: &Device) -> Self {
-        Self {
-            device_assignment: Some(vec![vec![device.id()]]),
-            ..Self::default()
-        }
+        Self { device_assignment: Some(vec![vec![device.id()]]), ..Self::default() }
     }
 
     /// One program split over `devices` by its Shardy shardings, in the order of the mesh.
@@ -69,26 +66,18 @@ impl CompileOptions {
         }
         let mut options = Writer::default().message(3, build.flag(19, self.use_shardy));
         for (name, value) in &self.flags {
-            options = options.message(
-                7,
-                Writer::default()
-                    .bytes(1, name.as_bytes())
-                    .message(2, flag(name, value)?),
-            );
+            options = options
+                .message(7, Writer::default().bytes(1, name.as_bytes()).message(2, flag(name, value)?));
         }
         Ok(options.finish())
     }
 
     /// An `xla.DeviceAssignmentProto`: per partition, the device of each replica.
     fn assignment(&self, rows: &[Vec<i32>]) -> Writer {
-        let counts = Writer::default()
-            .varint(1, self.num_replicas as u64)
-            .varint(2, self.num_partitions as u64);
+        let counts =
+            Writer::default().varint(1, self.num_replicas as u64).varint(2, self.num_partitions as u64);
         (0..self.num_partitions).fold(counts, |proto, partition| {
-            let ids = rows
-                .iter()
-                .filter_map(|row| row.get(partition))
-                .map(|id| *id as u64);
+            let ids = rows.iter().filter_map(|row| row.get(partition)).map(|id| *id as u64);
             proto.message(3, Writer::default().packed(1, ids))
         })
     }
@@ -104,21 +93,12 @@ impl CompileOptions {
             return Ok(());
         };
         if rows.len() != self.num_replicas || rows.iter().any(|row| row.len() != self.num_partitions) {
-            let message = format!(
-                "it is not {} rows of {} ids",
-                self.num_replicas, self.num_partitions
-            );
+            let message = format!("it is not {} rows of {} ids", self.num_replicas, self.num_partitions);
             return Err(Error::argument("device_assignment", message));
         }
         let mut ids: Vec<_> = rows.iter().flatten().copied().collect();
-        if let Some(unknown) = ids
-            .iter()
-            .find(|id| known.iter().all(|device| device.id() != **id))
-        {
-            return Err(Error::argument(
-                "device_assignment",
-                format!("the client has no device {unknown}"),
-            ));
+        if let Some(unknown) = ids.iter().find(|id| known.iter().all(|device| device.id() != **id)) {
+            return Err(Error::argument("device_assignment", format!("the client has no device {unknown}")));
         }
         ids.sort_unstable();
         ids.dedup();

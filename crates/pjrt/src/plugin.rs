@@ -12,6 +12,14 @@ use sha2::{Digest, Sha256};
 
 use crate::{Code, Error, Result};
 
+/// Calls a slot of a plugin by its C name. Unsafe as [`Plugin::call`]: the pointers in the arguments must be what that call asks for.
+macro_rules! call {
+    ($plugin:expr, $slot:ident, $args:expr) => {
+        $plugin.call(stringify!($slot), $plugin.api().$slot, $args)
+    };
+}
+pub(crate) use call;
+
 /// One `Plugin` per file, for the life of the process: initialising the same plugin twice is not defined.
 static LOADED: LazyLock<Mutex<HashMap<PathBuf, Arc<Plugin>>>> = LazyLock::new(Mutex::default);
 
@@ -32,10 +40,7 @@ unsafe impl Sync for Plugin {}
 
 impl std::fmt::Debug for Plugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Plugin")
-            .field("path", &self.path)
-            .field("api_version", &self.api_version())
-            .finish()
+        f.debug_struct("Plugin").field("path", &self.path).field("api_version", &self.api_version()).finish()
     }
 }
 
@@ -44,10 +49,7 @@ impl Plugin {
     ///
     /// Running foreign code is what this does: `path` must come from whoever runs the process, never from a request.
     pub fn load(path: &Path) -> Result<Arc<Self>> {
-        let fail = |message: String| Error::Plugin {
-            path: path.to_owned(),
-            message,
-        };
+        let fail = |message: String| Error::Plugin { path: path.to_owned(), message };
         let path = path.canonicalize().map_err(|error| fail(error.to_string()))?;
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plugin) = loaded.get(&path) {
@@ -58,31 +60,17 @@ impl Plugin {
         let library = ManuallyDrop::new(library);
         // SAFETY: a plugin's table stays valid while it is loaded, which is for ever.
         let api = unsafe { copy_table(table) }.map_err(fail)?;
-        let plugin = Arc::new(Self {
-            api,
-            path: path.clone(),
-            sha256: OnceLock::new(),
-            _library: library,
-        });
+        let plugin = Arc::new(Self { api, path: path.clone(), sha256: OnceLock::new(), _library: library });
         let mut args = sys::PJRT_Plugin_Initialize_Args::new();
         // SAFETY: the argument struct matches the slot.
-        unsafe {
-            plugin.call(
-                "PJRT_Plugin_Initialize",
-                plugin.api.PJRT_Plugin_Initialize,
-                &mut args,
-            )?
-        };
+        unsafe { call!(plugin, PJRT_Plugin_Initialize, &mut args)? };
         loaded.insert(path, Arc::clone(&plugin));
         Ok(plugin)
     }
 
     /// Major and minor version of the PJRT API the plugin was built against.
     pub fn api_version(&self) -> (i32, i32) {
-        (
-            self.api.pjrt_api_version.major_version,
-            self.api.pjrt_api_version.minor_version,
-        )
+        (self.api.pjrt_api_version.major_version, self.api.pjrt_api_version.minor_version)
     }
 
     /// The file it was loaded from.
@@ -123,10 +111,7 @@ impl Plugin {
         if status.is_null() {
             return Ok(());
         }
-        let mut code = sys::PJRT_Error_GetCode_Args {
-            error: status,
-            ..Default::default()
-        };
+        let mut code = sys::PJRT_Error_GetCode_Args { error: status, ..Default::default() };
         if let Some(get) = self.api.PJRT_Error_GetCode {
             // SAFETY: the error is live. A failure to read its code would be an error about an error: dropped.
             let nested = unsafe { get(&mut code) };
@@ -135,10 +120,7 @@ impl Plugin {
                 unsafe { self.destroy_error(nested) };
             }
         }
-        let mut text = sys::PJRT_Error_Message_Args {
-            error: status,
-            ..Default::default()
-        };
+        let mut text = sys::PJRT_Error_Message_Args { error: status, ..Default::default() };
         let mut message = String::new();
         if let Some(get) = self.api.PJRT_Error_Message {
             // SAFETY: the error is live, and its text lives as long as it.
@@ -149,20 +131,13 @@ impl Plugin {
         }
         // SAFETY: we own it and are done with its text.
         unsafe { self.destroy_error(status) };
-        Err(Error::Status {
-            call,
-            code: Code::from_raw(code.code),
-            message,
-        })
+        Err(Error::Status { call, code: Code::from_raw(code.code), message })
     }
 
     /// # Safety
     /// `error` must be a live error of this plugin that nothing else destroys.
     unsafe fn destroy_error(&self, error: *mut sys::PJRT_Error) {
-        let mut args = sys::PJRT_Error_Destroy_Args {
-            error,
-            ..Default::default()
-        };
+        let mut args = sys::PJRT_Error_Destroy_Args { error, ..Default::default() };
         if let Some(destroy) = self.api.PJRT_Error_Destroy {
             // SAFETY: passed on to the caller.
             unsafe { destroy(&mut args) };

@@ -32,7 +32,7 @@ impl Signature {
 }
 
 /// The sub-messages with one field number.
-fn messages<'a>(bytes: &'a [u8], wanted: u32) -> impl Iterator<Item = &'a [u8]> {
+fn messages(bytes: &[u8], wanted: u32) -> impl Iterator<Item = &[u8]> {
     Reader(bytes).filter_map(move |field| match field {
         Some(Field::Bytes(number, value)) if number == wanted => Some(value),
         _ => None,
@@ -67,11 +67,7 @@ fn module(bytes: &[u8]) -> Option<Signature> {
             *donated.get_mut(index)? = true;
         }
     }
-    Some(Signature {
-        parameters,
-        results,
-        donated,
-    })
+    Some(Signature { parameters, results, donated })
 }
 
 /// `xla.PrimitiveType::TUPLE`.
@@ -94,8 +90,5 @@ fn shape(bytes: &[u8]) -> Option<Arc<Shape>> {
             _ => {}
         }
     }
-    Some(Arc::new(Shape {
-        dtype,
-        dims: dims.into(),
-    }))
+    Some(Arc::new(Shape { dtype, dims: dims.into() }))
 }

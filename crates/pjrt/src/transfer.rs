@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::device::Device;
 use crate::dtype::Shape;
 use crate::event::{Event, Transfer, null_result};
+use crate::plugin::call;
 use crate::{Error, Result};
 
 /// Fills a set of buffers on one device with bytes that arrive in pieces.
@@ -21,6 +22,7 @@ pub struct TransferManager {
     client: Client,
     raw: NonNull<sys::PJRT_AsyncHostToDeviceTransferManager>,
     shapes: Vec<Shape>,
+    device: usize,
     progress: Mutex<Vec<Progress>>,
 }
 
@@ -37,16 +39,14 @@ unsafe impl Sync for TransferManager {}
 
 impl std::fmt::Debug for TransferManager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TransferManager")
-            .field("shapes", &self.shapes)
-            .finish()
+        f.debug_struct("TransferManager").field("shapes", &self.shapes).finish()
     }
 }
 
 impl Client {
     /// Creates buffers of these shapes on `device`, to be filled in pieces.
     pub fn async_transfer(&self, shapes: &[Shape], device: &Device) -> Result<TransferManager> {
-        self.own(device)?;
+        let device_index = self.own(device)?;
         let mut specs = Vec::with_capacity(shapes.len());
         for shape in shapes {
             Shape::checked(shape.dtype, &shape.dims)?;
@@ -64,12 +64,8 @@ impl Client {
             memory: device.memory(),
             ..Default::default()
         };
-        let slot = self.plugin().api().PJRT_Client_CreateBuffersForAsyncHostToDevice;
         // SAFETY: the specs and their dims live past the call; the memory is the device's.
-        unsafe {
-            self.plugin()
-                .call("PJRT_Client_CreateBuffersForAsyncHostToDevice", slot, &mut args)?
-        };
+        unsafe { call!(self.plugin(), PJRT_Client_CreateBuffersForAsyncHostToDevice, &mut args)? };
         let raw = NonNull::new(args.transfer_manager)
             .ok_or_else(|| null_result(self.plugin(), "PJRT_AsyncHostToDeviceTransferManager"))?;
         let progress = Mutex::new(vec![Progress::default(); shapes.len()]);
@@ -77,6 +73,7 @@ impl Client {
             client: self.clone(),
             raw,
             shapes: shapes.to_vec(),
+            device: device_index,
             progress,
         })
     }
@@ -96,19 +93,14 @@ impl TransferManager {
         let bytes = (*owner).as_ref();
         let size = self.buffer_size(index)?;
         if offset.checked_add(bytes.len()).is_none_or(|end| end > size) {
-            let message = format!(
-                "{} bytes from {offset} on are not within the {size} of buffer {index}",
-                bytes.len()
-            );
+            let message =
+                format!("{} bytes from {offset} on are not within the {size} of buffer {index}", bytes.len());
             return Err(Error::argument("offset", message));
         }
         // Held over the call, so that no piece can follow the last one into the plugin.
         let mut progress = self.lock();
         if progress[index].complete {
-            return Err(Error::argument(
-                "index",
-                format!("buffer {index} has its last piece already"),
-            ));
+            return Err(Error::argument("index", format!("buffer {index} has its last piece already")));
         }
         let mut args = sys::PJRT_AsyncHostToDeviceTransferManager_TransferData_Args {
             transfer_manager: self.raw.as_ptr(),
@@ -120,14 +112,9 @@ impl TransferManager {
             ..Default::default()
         };
         let plugin = self.client.plugin();
-        let slot = plugin.api().PJRT_AsyncHostToDeviceTransferManager_TransferData;
         // SAFETY: the range is inside the buffer; the bytes stay in their box until the event is ready.
         let event = unsafe {
-            plugin.call(
-                "PJRT_AsyncHostToDeviceTransferManager_TransferData",
-                slot,
-                &mut args,
-            )?;
+            call!(plugin, PJRT_AsyncHostToDeviceTransferManager_TransferData, &mut args)?;
             Event::from_raw(plugin, args.done_with_h2d_transfer)?
         };
         progress[index].complete = last;
@@ -140,10 +127,7 @@ impl TransferManager {
         self.shape(index)?;
         let mut progress = self.lock();
         if std::mem::replace(&mut progress[index].retrieved, true) {
-            return Err(Error::argument(
-                "index",
-                format!("buffer {index} was retrieved already"),
-            ));
+            return Err(Error::argument("index", format!("buffer {index} was retrieved already")));
         }
         let mut args = sys::PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer_Args {
             transfer_manager: self.raw.as_ptr(),
@@ -151,15 +135,10 @@ impl TransferManager {
             ..Default::default()
         };
         let plugin = self.client.plugin();
-        let slot = plugin.api().PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer;
         // SAFETY: the index exists and is retrieved for the first time; the plugin hands the buffer over.
         unsafe {
-            plugin.call(
-                "PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer",
-                slot,
-                &mut args,
-            )?;
-            Buffer::from_raw(&self.client, args.buffer_out, self.shapes[index].clone())
+            call!(plugin, PJRT_AsyncHostToDeviceTransferManager_RetrieveBuffer, &mut args)?;
+            Buffer::from_raw(&self.client, args.buffer_out, self.shapes[index].clone(), self.device)
         }
     }
 
@@ -172,32 +151,19 @@ impl TransferManager {
             ..Default::default()
         };
         let plugin = self.client.plugin();
-        let slot = plugin.api().PJRT_AsyncHostToDeviceTransferManager_BufferSize;
         // SAFETY: the index exists.
-        unsafe {
-            plugin.call(
-                "PJRT_AsyncHostToDeviceTransferManager_BufferSize",
-                slot,
-                &mut args,
-            )?
-        };
+        unsafe { call!(plugin, PJRT_AsyncHostToDeviceTransferManager_BufferSize, &mut args)? };
         Ok(args.buffer_size)
     }
 
     fn shape(&self, index: usize) -> Result<&Shape> {
-        let missing = || {
-            Error::argument(
-                "index",
-                format!("there is no buffer {index}, only {}", self.shapes.len()),
-            )
-        };
+        let missing =
+            || Error::argument("index", format!("there is no buffer {index}, only {}", self.shapes.len()));
         self.shapes.get(index).ok_or_else(missing)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Progress>> {
-        self.progress
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Makes whoever waits for buffer `index` see an error.
@@ -213,15 +179,8 @@ impl TransferManager {
             ..Default::default()
         };
         let plugin = self.client.plugin();
-        let slot = plugin.api().PJRT_AsyncHostToDeviceTransferManager_SetBufferError;
         // SAFETY: the index exists and has not had its last piece. Nobody to report an error to.
-        let _ = unsafe {
-            plugin.call(
-                "PJRT_AsyncHostToDeviceTransferManager_SetBufferError",
-                slot,
-                &mut args,
-            )
-        };
+        let _ = unsafe { call!(plugin, PJRT_AsyncHostToDeviceTransferManager_SetBufferError, &mut args) };
     }
 }
 
@@ -235,8 +194,7 @@ impl Drop for TransferManager {
             ..Default::default()
         };
         let plugin = self.client.plugin();
-        let slot = plugin.api().PJRT_AsyncHostToDeviceTransferManager_Destroy;
         // SAFETY: the manager is live and ours. Nobody to report an error to.
-        let _ = unsafe { plugin.call("PJRT_AsyncHostToDeviceTransferManager_Destroy", slot, &mut args) };
+        let _ = unsafe { call!(plugin, PJRT_AsyncHostToDeviceTransferManager_Destroy, &mut args) };
     }
 }

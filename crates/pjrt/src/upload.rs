@@ -10,6 +10,7 @@ use crate::device::Device;
 use crate::dtype::{DType, Element, Shape};
 use crate::event::Event;
 use crate::host::AlignedBytes;
+use crate::plugin::call;
 use crate::{Error, Result};
 
 impl Client {
@@ -47,13 +48,7 @@ impl Client {
     where
         O: AsRef<[u8]> + Send + 'static,
     {
-        self.upload_owned(
-            Box::new(owner),
-            dtype,
-            dims,
-            device,
-            sys::PJRT_IMMUTABLE_UNTIL_TRANSFER_COMPLETES,
-        )
+        self.upload_owned(Box::new(owner), dtype, dims, device, sys::PJRT_IMMUTABLE_UNTIL_TRANSFER_COMPLETES)
     }
 
     /// A buffer that may read the bytes in place for its whole life: for weights in a memory map. Where the plugin cannot (not
@@ -69,13 +64,7 @@ impl Client {
     where
         O: AsRef<[u8]> + Send + Sync + 'static,
     {
-        self.upload_owned(
-            Box::new(owner),
-            dtype,
-            dims,
-            device,
-            sys::PJRT_IMMUTABLE_ZERO_COPY,
-        )
+        self.upload_owned(Box::new(owner), dtype, dims, device, sys::PJRT_IMMUTABLE_ZERO_COPY)
     }
 
     /// A buffer that takes the bytes over and may write them: a donated one keeps its place in memory. 256 MiB take
@@ -93,22 +82,19 @@ impl Client {
     /// A buffer with arbitrary contents, for arrays a program will overwrite. Not every plugin has it.
     pub fn buffer_uninit(&self, dtype: DType, dims: &[i64], device: &Device) -> Result<Buffer> {
         let shape = Shape::checked(dtype, dims)?;
+        let device_index = self.own(device)?;
         let mut args = sys::PJRT_Client_CreateUninitializedBuffer_Args {
             client: self.raw(),
             shape_dims: dims.as_ptr(),
             shape_num_dims: dims.len(),
             shape_element_type: dtype.to_pjrt(),
-            device: self.own(device)?,
+            device: device.raw(),
             ..Default::default()
         };
-        let slot = self.plugin().api().PJRT_Client_CreateUninitializedBuffer;
         // SAFETY: the dims live past the call, the device is this client's.
-        unsafe {
-            self.plugin()
-                .call("PJRT_Client_CreateUninitializedBuffer", slot, &mut args)?
-        };
+        unsafe { call!(self.plugin(), PJRT_Client_CreateUninitializedBuffer, &mut args)? };
         // SAFETY: the plugin handed the buffer over.
-        unsafe { Buffer::from_raw(self, args.buffer, shape) }
+        unsafe { Buffer::from_raw(self, args.buffer, shape, device_index) }
     }
 
     fn upload_owned<O>(
@@ -137,12 +123,9 @@ impl Client {
         semantics: sys::PJRT_HostBufferSemantics,
     ) -> Result<(Buffer, Event)> {
         let shape = Shape::checked(dtype, dims)?;
+        let device_index = self.own(device)?;
         if bytes.len() != shape.size_bytes() {
-            let message = format!(
-                "{} bytes given, {shape} takes {}",
-                bytes.len(),
-                shape.size_bytes()
-            );
+            let message = format!("{} bytes given, {shape} takes {}", bytes.len(), shape.size_bytes());
             return Err(Error::argument("bytes", message));
         }
         let mut args = sys::PJRT_Client_BufferFromHostBuffer_Args {
@@ -152,21 +135,17 @@ impl Client {
             dims: dims.as_ptr(),
             num_dims: dims.len(),
             host_buffer_semantics: semantics,
-            device: self.own(device)?,
+            device: device.raw(),
             ..Default::default()
         };
-        let slot = self.plugin().api().PJRT_Client_BufferFromHostBuffer;
         // SAFETY: the bytes are as long as the shape says; they live past the call, and for the other semantics until the
         // event is ready because `upload_owned` gives the owner to that event.
-        unsafe {
-            self.plugin()
-                .call("PJRT_Client_BufferFromHostBuffer", slot, &mut args)?
-        };
+        unsafe { call!(self.plugin(), PJRT_Client_BufferFromHostBuffer, &mut args)? };
         // SAFETY: the plugin handed both over. Should one be missing, the memory must not be freed under the plugin; a plugin
         // that breaks its contract this way is beyond saving and the error says so.
         unsafe {
             let done = Event::from_raw(self.plugin(), args.done_with_host_buffer)?;
-            Ok((Buffer::from_raw(self, args.buffer, shape)?, done))
+            Ok((Buffer::from_raw(self, args.buffer, shape, device_index)?, done))
         }
     }
 }

@@ -21,10 +21,7 @@ fn what_is_written_is_read_back() {
     };
     assert!(matches!(Reader(inner).next(), Some(Some(Field::Varint(4, 300)))));
     let mut list = Reader(list);
-    assert_eq!(
-        (list.take_varint(), list.take_varint(), list.take_varint()),
-        (Some(1), Some(1 << 40), None)
-    );
+    assert_eq!((list.take_varint(), list.take_varint(), list.take_varint()), (Some(1), Some(1 << 40), None));
 }
 
 #[test]
@@ -33,10 +30,6 @@ fn a_cut_message_ends_in_none_and_never_loops() {
     for cut in 1..whole.len() {
         let fields: Vec<_> = Reader(&whole[..cut]).collect();
         let complete = cut == 203;
-        assert_eq!(
-            fields.last().is_some_and(Option::is_none),
-            !complete,
-            "cut at {cut}"
-        );
+        assert_eq!(fields.last().is_some_and(Option::is_none), !complete, "cut at {cut}");
     }
 }
