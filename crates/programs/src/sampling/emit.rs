@@ -107,19 +107,26 @@ fn spread(f: &Func, row: Value, like: Value) -> Value {
     f.broadcast_like(row, like, &[0])
 }
 
-/// The first column of `matrix` that holds the row's `value`; the number of columns if none does.
+/// Whether any row's flag is set, as a scalar. As a maximum of floats, because compilers spend far longer on reductions of
+/// booleans and integers than on those of floats.
+fn any(f: &Func, flags: Value) -> Value {
+    let set = f.reduce_max(f.convert(flags, DType::F32), &[0]);
+    f.gt(set, f.splat_like(set, 0.0))
+}
+
+/// s32 `[B]`: the first column of `matrix` that holds the row's `value`; the number of columns if none does.
 fn first_of(f: &Func, matrix: Value, value: Value) -> Value {
-    let dims = f.dims(matrix);
-    let places = f.iota(DType::S32.tensor(dims.as_slice()), 1);
-    let nowhere = f.splat_like(places, dims[1] as f64);
-    f.reduce_min(f.select(f.eq(matrix, spread(f, value, matrix)), places, nowhere), &[1])
+    // Floats count every vocabulary exactly, and are cheaper to reduce.
+    let places = f.iota(f.ty(matrix), 1);
+    let nowhere = f.splat_like(places, f.dim(matrix, 1) as f64);
+    let places = f.select(f.eq(matrix, spread(f, value, matrix)), places, nowhere);
+    f.convert(f.reduce_min(places, &[1]), DType::S32)
 }
 
 /// The logits after bias and penalties.
 fn adjust(f: &Func, rows: &Rows, columns: &Columns) -> Value {
-    let any = f.any(columns.ask(f, asks::BIAS | asks::PENALTIES), &[0]);
     let adjusted = f.if_else(
-        any,
+        any(f, columns.ask(f, asks::BIAS | asks::PENALTIES)),
         |f| {
             let bias = f.add(rows.logits, f.take_rows(rows.bias, rows.slots));
             let asked = spread(f, columns.ask(f, asks::BIAS), rows.logits);
@@ -150,7 +157,7 @@ fn penalise(f: &Func, rows: &Rows, columns: &Columns, logits: Value) -> Value {
 /// its exponential variate, and -1 for the others.
 fn race(f: &Func, rows: &Rows, columns: &Columns, logits: Value, peak: Value) -> Value {
     let scores = f.if_else(
-        f.any(columns.by_chance(f), &[0]),
+        any(f, columns.by_chance(f)),
         |f| {
             let by_chance = columns.by_chance(f);
             let temperature = columns.reals[real::TEMPERATURE];
@@ -175,9 +182,8 @@ fn logprobs(f: &Func, rows: &Rows, columns: &Columns, tokens: Value) -> (Value, 
     let nothing = |f: &Func| {
         vec![f.splat(0f32, &[batch]), f.splat(-1i32, &[batch, width]), f.splat(0f32, &[batch, width])]
     };
-    let any = f.any(columns.ask(f, asks::LOGPROBS), &[0]);
     let found = f.if_else(
-        any,
+        any(f, columns.ask(f, asks::LOGPROBS)),
         |f| {
             let peak = f.reduce_max(rows.logits, &[1]);
             let sum = f.sum(f.exp(f.sub(rows.logits, spread(f, peak, rows.logits))), &[1]);

@@ -1,18 +1,16 @@
 //! Which tokens top-k, top-p and min-p keep, found without sorting.
 //!
 //! A limit is a threshold on the logits, so the largest threshold that keeps enough is found bit by bit over the ordered
-//! bits of the logits: 32 counts, exact. Tokens equal to the last one kept are kept. Probabilities are summed as
-//! integers, so that the sum does not depend on the order in which a device adds, hence not on the batch.
+//! bits of the logits: 32 sums. Tokens equal to the last one kept are kept. Every sum is one of whole numbers that its float
+//! type holds exactly, so that it does not depend on the order in which a device adds, hence not on the batch.
 
 use stablehlo::{DType, Func, Value};
 
-use super::{Columns, spread};
+use super::{Columns, any, spread};
 use crate::sampling::row::{asks, real, word};
 
-/// A token as likely as the likeliest weighs 2^30; a sum over any vocabulary fits 64 bits.
+/// A token as likely as the likeliest weighs 2^30; a sum over any vocabulary is exact in f64.
 const WEIGHT_BITS: i32 = 30;
-/// Binary digits of top-p that count.
-const SHARE_BITS: i32 = 24;
 /// Bits of an f32.
 const KEY_BITS: i32 = 32;
 
@@ -22,7 +20,7 @@ pub(super) fn kept(f: &Func, columns: &Columns, logits: Value, weights: Value) -
     let asked = columns.ask(f, asks::LIMIT);
     let keep_all = |f: &Func| f.splat(0u32, &f.dims(asked));
     let threshold = f.if_else(
-        f.any(asked, &[0]),
+        any(f, asked),
         |f| {
             let likeliest = top_k(f, columns, keys);
             let nucleus = top_p(f, columns, keys, weights, likeliest);
@@ -46,29 +44,23 @@ fn ordered(f: &Func, floats: Value) -> Value {
 
 /// u32 `[B]`: the largest threshold that keeps at least k tokens; that of the smallest token where all stay.
 fn top_k(f: &Func, columns: &Columns, keys: Value) -> Value {
-    let vocabulary = f.dim(keys, 1);
-    let asked = columns.words[word::TOP_K];
-    let all = f.splat_like(asked, vocabulary as f64);
+    let asked = f.convert(columns.words[word::TOP_K], DType::F32);
+    let all = f.splat_like(asked, f.dim(keys, 1) as f64);
     let wanted = f.select(f.eq(asked, f.splat_like(asked, 0.0)), all, f.min(asked, all));
-    largest(f, keys, f.splat(1u32, &f.dims(keys)), wanted)
+    largest(f, keys, f.splat(1f32, &f.dims(keys)), wanted)
 }
 
 /// u32 `[B]`: the largest threshold that keeps a share of at least p of what the threshold `likeliest` keeps; 0 where
 /// p is 1.
 fn top_p(f: &Func, columns: &Columns, keys: Value, weights: Value, likeliest: Value) -> Value {
     let whole = f.round_nearest_even(f.mul_scalar(weights, 2f64.powi(WEIGHT_BITS)));
-    let whole = f.convert(f.convert(whole, DType::S32), DType::U64);
     let in_play = f.ge(keys, spread(f, likeliest, keys));
-    let whole = f.select(in_play, whole, f.splat_like(whole, 0.0));
+    let whole = f.convert(f.select(in_play, whole, f.splat_like(whole, 0.0)), DType::F64);
     let total = f.sum(whole, &[1]);
     let share = columns.reals[real::TOP_P];
-    let digits = f.convert(f.mul_scalar(share, 2f64.powi(SHARE_BITS)), DType::U64);
-    let shift = f.splat_like(total, f64::from(SHARE_BITS));
-    let low = f.and(total, f.splat_like(total, 2f64.powi(SHARE_BITS) - 1.0));
-    let high = f.mul(f.shift_right_logical(total, shift), digits);
-    let low = f.shift_right_logical(f.mul(low, digits), shift);
+    let wanted = f.floor(f.mul(total, f.convert(share, DType::F64)));
     // At least the likeliest token stays, however small the share.
-    let wanted = f.max(f.add(high, low), f.splat_like(total, 1.0));
+    let wanted = f.max(wanted, f.splat_like(total, 1.0));
     let threshold = largest(f, keys, whole, wanted);
     f.select(f.lt(share, f.splat_like(share, 1.0)), threshold, f.splat_like(threshold, 0.0))
 }
