@@ -2,6 +2,7 @@
 
 mod load;
 mod report;
+mod steps;
 mod trace;
 
 use std::{path::PathBuf, time::Duration};
@@ -52,6 +53,12 @@ pub struct Flags {
     /// Goodput counts requests with a mean ITL under this many milliseconds
     #[arg(long, default_value_t = 50.0)]
     pub slo_itl: f64,
+    /// Time the engine's own steps in this process instead of a cluster; prints JSON
+    #[arg(long)]
+    pub steps: bool,
+    /// Folder of the checkpoint, with --steps
+    #[arg(long, env = "TANDEM_MODEL", default_value = "models/tandem-demo")]
+    pub model_dir: PathBuf,
     /// Seed of prompts and arrivals
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -63,6 +70,10 @@ pub struct Flags {
 /// Runs the load and prints the report.
 #[allow(clippy::print_stdout, reason = "this is the program's answer")]
 pub async fn run(flags: Flags) -> anyhow::Result<()> {
+    if flags.steps {
+        println!("{}", serde_json::to_string_pretty(&steps::run(&flags.model_dir).await?)?);
+        return Ok(());
+    }
     let mut client = connect(&flags.url).await?;
     let models = client.list_models(ListModelsRequest {}).await?.into_inner().models;
     let model = match &flags.model {

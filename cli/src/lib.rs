@@ -15,6 +15,17 @@ pub struct Cli {
     pub command: Command,
 }
 
+impl Command {
+    /// Whether a model runs in this process.
+    pub fn runs_a_model(&self) -> bool {
+        match self {
+            Self::Up(_) => false,
+            Self::Generate(flags) => flags.single_process,
+            Self::Bench(flags) => flags.steps,
+        }
+    }
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -5,7 +5,11 @@ use cli::{Cli, Command};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+    let command = Cli::parse().command;
+    if command.runs_a_model() {
+        process::threads::limit(None)?;
+    }
+    match command {
         Command::Up(flags) => cli::up::run(flags).await,
         Command::Generate(flags) => cli::generate::run(flags).await,
         Command::Bench(flags) => cli::bench::run(flags).await,

@@ -134,6 +134,12 @@ impl Cluster {
                     }
                     announced = self.publish(announced)?;
                 }
+                Event::Joined => {
+                    if let Some(child) = self.child(&name) {
+                        child.joined = true;
+                    }
+                    announced = self.publish(announced)?;
+                }
                 Event::Ended(status) => {
                     let never_ready = self.child(&name).is_none_or(|child| child.addresses.is_none());
                     if name == "router" || never_ready {

@@ -42,7 +42,7 @@ pub struct Flags {
     #[arg(long, env = "TANDEM_RETRIES", default_value_t = 2)]
     pub retries: u32,
     /// Silence after which a worker is no longer a member (milliseconds)
-    #[arg(long, env = "TANDEM_LEASE", default_value_t = 3000)]
+    #[arg(long, env = "TANDEM_LEASE", default_value_t = 5000)]
     pub lease: u64,
     /// Seconds that running requests get to end in after SIGTERM
     #[arg(long, env = "TANDEM_GRACE", default_value_t = 30)]

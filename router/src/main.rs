@@ -2,7 +2,6 @@
 
 use anyhow::Context;
 use discovery::{InMemory, MembershipService, Registry};
-use process::Drain;
 use router::{Deps, Flags, Listeners, Model, Router};
 use telemetry::Meters;
 
@@ -10,7 +9,7 @@ use telemetry::Meters;
 async fn main() -> anyhow::Result<()> {
     let flags: Flags = process::config::parse();
     let _tracing = process::observe::start("tandem-router", &flags.observe)?;
-    let drain = Drain::on_signals()?;
+    let drain = flags.observe.drain()?;
     let (grpc, grpc_address) = process::net::bind("grpc", &flags.grpc).await?;
     let (http, http_address) = process::net::bind("http", &flags.http).await?;
     let model = Model::open(&flags.model, flags.served_name())

@@ -74,6 +74,8 @@ impl Output {
             println!("{}", serde_json::to_string(&whole)?);
         } else {
             println!();
+            // Both may be one terminal: the text ends before the line about it begins.
+            io::stdout().flush()?;
             eprintln!("{}", self.line(ended));
         }
         self.text.clear();

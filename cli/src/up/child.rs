@@ -65,6 +65,8 @@ pub(super) enum Event {
         total: u64,
     },
     Ready(Addresses),
+    /// A worker is a member: requests can be placed on it.
+    Joined,
     /// A warning, an error, or something that is no log line.
     Line(String),
     Ended(String),
@@ -76,6 +78,8 @@ pub(super) struct Child {
     pub(super) spec: Spec,
     pub(super) pid: u32,
     pub(super) addresses: Option<Addresses>,
+    /// Always false for a router, which workers join.
+    pub(super) joined: bool,
     gone: watch::Receiver<bool>,
 }
 
@@ -111,7 +115,7 @@ impl Child {
             ended.send_replace(true);
             let _ = events.send((name, Event::Ended(status))).await;
         });
-        Ok(Self { spec, pid, addresses: None, gone })
+        Ok(Self { spec, pid, addresses: None, joined: false, gone })
     }
 
     /// Asks the process to drain.
@@ -164,7 +168,8 @@ fn parse(line: String) -> Option<Event> {
         ("compiled", Some(done), Some(total)) => {
             return Some(Event::Compiling { what: text("what"), done, total });
         }
-        ("ready", ..) => {
+        ("joined", ..) => return Some(Event::Joined),
+        ("ready" | "listening", ..) => {
             if let Ok(addresses) = serde_json::from_value(log.fields.clone().into()) {
                 return Some(Event::Ready(addresses));
             }

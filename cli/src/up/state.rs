@@ -34,13 +34,14 @@ pub(super) struct Worker {
 }
 
 impl State {
-    /// None while some process is not ready.
+    /// None while some process is not ready, or some worker has not joined.
     pub(super) fn of(children: &[Child]) -> Option<Self> {
         let mut router = None;
         let mut workers = Vec::new();
         for child in children {
             let at = child.addresses.clone()?;
             match child.spec.program {
+                Program::PrefillWorker | Program::DecodeWorker if !child.joined => return None,
                 Program::Router => router = Some(Router { pid: child.pid, grpc: at.grpc, http: at.http }),
                 role @ (Program::PrefillWorker | Program::DecodeWorker) => workers.push(Worker {
                     role: role.role(),

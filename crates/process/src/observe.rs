@@ -3,6 +3,8 @@
 use serde::Serialize;
 use telemetry::{LogFormat, Options, Tracing};
 
+use crate::Drain;
+
 /// Flatten into a program's flags.
 #[derive(Debug, Clone, clap::Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -28,6 +30,17 @@ pub struct Observe {
     #[arg(long)]
     #[serde(skip)]
     pub print_config: bool,
+}
+
+impl Observe {
+    /// The drain that ends this process: on SIGTERM and SIGINT, and with stdin where that is asked for.
+    pub fn drain(&self) -> std::io::Result<Drain> {
+        let drain = Drain::on_signals()?;
+        if self.stop_with_stdin {
+            drain.begin_with_stdin();
+        }
+        Ok(drain)
+    }
 }
 
 /// Starts logs and traces; keep the result until the end.
