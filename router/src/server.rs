@@ -123,3 +123,6 @@ impl Router {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,7 +56,8 @@ pub(crate) struct Worker {
     ill: Arc<Mutex<Ill>>,
     /// By ticket: prompt length and most tokens.
     held: Arc<Mutex<HashMap<String, (u32, u32)>>>,
-    _seat: Arc<Mutex<Option<Seat>>>,
+    record: WorkerRecord,
+    seat: Arc<Mutex<Option<Seat>>>,
 }
 
 pub(crate) struct Cluster {
@@ -88,8 +89,22 @@ impl Cluster {
     }
 
     pub(crate) fn falls_ill(&self, name: &str, ill: Ill) {
-        let worker = self.workers.iter().find(|worker| worker.name == name).unwrap();
-        *worker.ill.lock().unwrap() = ill;
+        *self.worker(name).ill.lock().unwrap() = ill;
+    }
+
+    /// The worker's membership ends.
+    pub(crate) fn leaves(&self, name: &str) {
+        self.worker(name).seat.lock().unwrap().take();
+    }
+
+    /// The worker is a member again.
+    pub(crate) fn joins(&self, name: &str) {
+        let worker = self.worker(name);
+        *worker.seat.lock().unwrap() = Some(worker.sit(&self.registry));
+    }
+
+    fn worker(&self, name: &str) -> &Worker {
+        self.workers.iter().find(|worker| worker.name == name).unwrap()
     }
 
     /// Waits until nothing is held anywhere.
@@ -112,18 +127,23 @@ impl Worker {
     async fn start(role: Role, name: String, registry: &InMemory) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let record = record(role, &name, listener.local_addr().unwrap().to_string());
-        let load = Load { free_pages: 100, free_slots: 8, ..Load::default() };
-        let seat = registry.seat(record, load).unwrap();
         let worker = Self {
             name,
             ill: Arc::new(Mutex::new(Ill::Not)),
             held: Arc::default(),
-            _seat: Arc::new(Mutex::new(Some(seat))),
+            record,
+            seat: Arc::default(),
         };
+        *worker.seat.lock().unwrap() = Some(worker.sit(registry));
         let routes =
             Routes::new(PrefillServer::new(worker.clone())).add_service(DecodeServer::new(worker.clone()));
         tokio::spawn(process::grpc::serve(listener, routes, Drain::new()));
         worker
+    }
+
+    fn sit(&self, registry: &InMemory) -> Seat {
+        let load = Load { free_pages: 100, free_slots: 8, ..Load::default() };
+        registry.seat(self.record.clone(), load).unwrap()
     }
 
     fn ill(&self) -> Ill {
