@@ -1,0 +1,94 @@
+"""Speed of a Kimi-Linear folder under JAX's jit on this CPU, in float32: the yardstick for Tandem's own programs.
+
+    jax_bench.py ../models/tandem-demo --batches 1,4,8,16 --context 1024 --chunks 256,512
+
+Decode: one step for a batch (1 runs as 2 rows, since XLA's one-row products are a special case) at the given number of
+cached tokens, donated caches, absorbed MLA over a contiguous latent cache, greedy choice inside the program; the median
+over many steps. Prefill: one chunk of one sequence from an empty state, chunked KDA; tokens per second by the median.
+`--layers unrolled|scan` picks how the layers are laid out. Prints one JSON object.
+"""
+
+import argparse
+import functools
+import json
+import platform
+import statistics
+import time
+
+import jax
+import numpy as np
+
+import jax_model
+
+
+def timed(call, state, repeats):
+    """Median seconds of call(state) -> state, after two warm-up calls; the state is donated each time."""
+    seconds = []
+    for i in range(repeats + 2):
+        began = time.perf_counter()
+        state = jax.block_until_ready(call(state))
+        if i >= 2:
+            seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds)
+
+
+def decode(model, batch, context, layout, repeats):
+    rows = max(batch, 2)
+    cache = model.empty(rows, context + repeats + 2)
+    tokens, position = np.full(rows, 5, np.int32), np.full(rows, context, np.int32)
+    step = jax.jit(functools.partial(model.decode, layout=layout), donate_argnums=1)
+    weights = model.weights(layout)
+
+    def call(state):
+        cache, tokens, position = state
+        cache, tokens = step(weights, cache, tokens, position)
+        return cache, tokens, position + 1
+
+    return timed(call, (cache, tokens, position), repeats)
+
+
+def prefill(model, chunk, layout, repeats):
+    run = jax.jit(functools.partial(model.prefill, layout=layout), donate_argnums=1)
+    weights = model.weights(layout)
+    ids = np.random.default_rng(0).integers(6, model.config["vocab_size"], (1, chunk)).astype(np.int32)
+
+    def call(cache):
+        cache, _ = run(weights, cache, ids)
+        return cache
+
+    return chunk / timed(call, model.empty(1, chunk), repeats)
+
+
+def numbers(text):
+    return [int(x) for x in text.split(",") if x]
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args.add_argument("folder")
+    args.add_argument("--batches", type=numbers, default=[1, 4, 8, 16])
+    args.add_argument("--context", type=int, default=1024)
+    args.add_argument("--chunks", type=numbers, default=[256, 512])
+    args.add_argument("--layers", choices=["unrolled", "scan"], default="unrolled")
+    args.add_argument("--repeats", type=int, default=60)
+    args = args.parse_args()
+    model = jax_model.Model(args.folder)
+    report = {
+        "jax": jax.__version__,
+        "cpu": platform.processor() or platform.machine(),
+        "layers": args.layers,
+        "context": args.context,
+        "decode": [],
+        "prefill": [],
+    }
+    for batch in args.batches:
+        seconds = decode(model, batch, args.context, args.layers, args.repeats)
+        report["decode"].append({"batch": batch, "step_seconds": seconds, "tokens_per_second": batch / seconds})
+    for chunk in args.chunks:
+        speed = prefill(model, chunk, args.layers, max(args.repeats // 4, 5))
+        report["prefill"].append({"chunk": chunk, "tokens_per_second": speed})
+    print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
