@@ -1,12 +1,13 @@
 //! What the client gets: the first token from prefill, the rest from decode, as text in whole characters.
 //!
 //! A straight line of awaits, with the state that matters across them in two values: [`Assembly`] (pure) knows what was
-//! delivered, [`Decoding`] holds everything that serves the request. The stream owns both, so dropping it frees all.
+//! delivered, [`Held`] has everything that serves the request. The stream owns both, so dropping it frees all.
 
 mod assembly;
 mod clock;
+mod held;
 
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, stream};
 use proto::v1::prefill_response::Event as PrefillEvent;
 use proto::v1::run_response::Event as DecodeEvent;
 use proto::v1::{
@@ -20,6 +21,7 @@ use crate::dispatch::{Call, Decoding, Dispatch};
 use crate::error::Error;
 use assembly::{Assembly, Piece};
 use clock::Clock;
+use held::{Heard, Held, LATE};
 
 /// The answer to one request. Dropping it cancels the request on every worker and gives everything back.
 #[derive(Debug)]
@@ -34,20 +36,8 @@ pub struct TokenStream {
     next_sequence: u64,
     cached_tokens: u32,
     ended: Ended,
-    stage: Stage,
-}
-
-#[derive(Debug)]
-enum Stage {
-    Running(Box<Decoding>),
-    Over,
-}
-
-/// The next thing that happened to a running request.
-enum Heard {
-    Prefill(Option<Result<PrefillResponse, Status>>),
-    Decode(Option<Result<RunResponse, Status>>),
-    Alarm,
+    /// Nothing once the request is over.
+    held: Option<Held>,
 }
 
 /// What it means for the client.
@@ -72,7 +62,7 @@ impl TokenStream {
             next_sequence: 0,
             cached_tokens: 0,
             ended: Ended::default(),
-            stage: Stage::Running(Box::new(decoding)),
+            held: Some(Held::new(decoding)),
         }
     }
 
@@ -84,8 +74,7 @@ impl TokenStream {
     /// The next delta. The last one has `finish`, or is an error; after it there is none.
     pub async fn next(&mut self) -> Option<Result<GenerateResponse, Error>> {
         loop {
-            let Stage::Running(decoding) = &mut self.stage else { return None };
-            let heard = hear(decoding, self.alarm.as_mut()).await;
+            let heard = self.held.as_ref()?.hear(self.alarm.as_mut()).await;
             match self.on(heard, Instant::now()) {
                 Ok(Step::Nothing) => {}
                 Ok(Step::Show(piece)) => return Some(Ok(self.delta(piece))),
@@ -107,75 +96,89 @@ impl TokenStream {
     }
 
     fn on(&mut self, heard: Heard, now: Instant) -> Result<Step, Error> {
-        let Stage::Running(decoding) = &mut self.stage else { return Ok(Step::Nothing) };
         if now >= self.clock.deadline() {
-            return Err(Error::Deadline { stage: "tokens were generated" });
+            return Err(LATE);
         }
         match heard {
-            Heard::Alarm if now < self.clock.alarm_at() => {
-                self.alarm.as_mut().reset(self.clock.alarm_at());
-                return Ok(Step::Nothing);
+            Heard::Alarm => self.on_alarm(now),
+            Heard::Prefill(event) => {
+                self.clock.heard(now);
+                self.on_prefill(event, now)
             }
-            Heard::Alarm => return Err(decoding.stalled(Role::Decode)),
-            Heard::Prefill(_) | Heard::Decode(_) => self.clock.heard(now),
-        }
-        match heard {
-            // What became of prefill does not matter once its state is committed.
-            Heard::Prefill(None | Some(Err(_))) if self.clock.is_committed() && self.assembly.has_first() => {
-                decoding.prefill = Call::over();
-                Ok(Step::Nothing)
+            Heard::Decode(event) => {
+                self.clock.heard(now);
+                self.on_decode(event, now)
             }
-            Heard::Prefill(Some(Ok(response))) => self.on_prefill(response, now),
-            Heard::Prefill(Some(Err(status))) => Err(decoding.worker_error(Role::Prefill, &status)),
-            Heard::Prefill(None) => Err(decoding.silent_end(Role::Prefill)),
-            Heard::Decode(Some(Ok(response))) => self.on_decode(response, now),
-            Heard::Decode(None | Some(Err(_))) if self.assembly.is_complete() => Ok(self.complete()),
-            Heard::Decode(Some(Err(status))) => Err(decoding.worker_error(Role::Decode, &status)),
-            Heard::Decode(None) => Err(decoding.silent_end(Role::Decode)),
-            Heard::Alarm => Ok(Step::Nothing),
         }
     }
 
-    fn on_prefill(&mut self, response: PrefillResponse, now: Instant) -> Result<Step, Error> {
-        let Stage::Running(decoding) = &mut self.stage else { return Ok(Step::Nothing) };
+    fn on_alarm(&mut self, now: Instant) -> Result<Step, Error> {
+        if now >= self.clock.alarm_at() {
+            return Err(self.with(|decoding| decoding.stalled(Role::Decode))?);
+        }
+        self.alarm.as_mut().reset(self.clock.alarm_at());
+        Ok(Step::Nothing)
+    }
+
+    fn on_prefill(
+        &mut self,
+        event: Option<Result<PrefillResponse, Status>>,
+        now: Instant,
+    ) -> Result<Step, Error> {
+        let response = match event {
+            Some(Ok(response)) => response,
+            // What became of prefill does not matter once its state is committed.
+            None | Some(Err(_)) if self.clock.is_committed() && self.assembly.has_first() => {
+                self.with(|decoding| decoding.prefill = Call::over())?;
+                return Ok(Step::Nothing);
+            }
+            Some(Err(status)) => {
+                return Err(self.with(|decoding| decoding.worker_error(Role::Prefill, &status))?);
+            }
+            None => return Err(self.with(|decoding| decoding.silent_end(Role::Prefill))?),
+        };
         match response.event {
             None => Ok(Step::Nothing),
             Some(PrefillEvent::Progress(progress)) => {
                 let left = self.prompt_tokens.saturating_sub(progress.done_tokens);
-                decoding.placed.prefill.prompt_left(u64::from(left));
+                self.with(|decoding| decoding.placed.prefill.prompt_left(left.into()))?;
                 Ok(Step::Nothing)
             }
             Some(PrefillEvent::HandedOver(_)) if !self.assembly.has_first() => {
                 Err(Error::Internal("prefill handed over without a first token".to_owned()))
             }
             Some(PrefillEvent::HandedOver(_)) => {
-                decoding.prefill = Call::over();
+                self.with(|decoding| decoding.prefill = Call::over())?;
                 Ok(Step::Nothing)
             }
-            Some(PrefillEvent::FirstToken(first)) => {
-                decoding.placed.prefill.prompt_left(0);
-                self.on_first(first, now)
-            }
+            Some(PrefillEvent::FirstToken(first)) => self.on_first(first, now),
         }
     }
 
     fn on_first(&mut self, first: FirstToken, now: Instant) -> Result<Step, Error> {
+        self.with(|decoding| decoding.placed.prefill.prompt_left(0))?;
         self.cached_tokens = first.cached_tokens;
         if self.clock.first_token(now, first.queue_seconds, first.prefill_seconds) {
-            self.dispatch.metrics().first_token.observe(self.clock.timing(now).first_token);
-            self.dispatch.metrics().queue.observe(self.clock.timing(now).queue);
+            let timing = self.clock.timing(now);
+            self.dispatch.metrics().first_token.observe(timing.first_token);
+            self.dispatch.metrics().queue.observe(timing.queue);
         }
         let piece = self.assembly.first(first.token_id, first.logprobs, &self.tokenizer)?;
         if piece.finish.is_none() && self.assembly.is_complete() {
-            return Ok(match self.complete() {
-                Step::Last(rest) => Step::Last(piece.and(rest)),
-                other => other,
-            });
+            return Ok(Step::Last(piece.and(self.complete())));
         }
         Ok(show(piece))
     }
 
-    fn on_decode(&mut self, response: RunResponse, now: Instant) -> Result<Step, Error> {
+    fn on_decode(&mut self, event: Option<Result<RunResponse, Status>>, now: Instant) -> Result<Step, Error> {
+        let response = match event {
+            Some(Ok(response)) => response,
+            None | Some(Err(_)) if self.assembly.is_complete() => return Ok(Step::Last(self.complete())),
+            Some(Err(status)) => {
+                return Err(self.with(|decoding| decoding.worker_error(Role::Decode, &status))?);
+            }
+            None => return Err(self.with(|decoding| decoding.silent_end(Role::Decode))?),
+        };
         match response.event {
             None => Ok(Step::Nothing),
             Some(DecodeEvent::Committed(_)) => {
@@ -188,40 +191,39 @@ impl TokenStream {
                 Ok(show(self.assembly.more(position, &token_ids, logprobs, &self.tokenizer)?))
             }
             Some(DecodeEvent::Ended(ended)) => {
-                if let Stage::Running(decoding) = &mut self.stage {
+                self.with(|decoding| {
                     decoding.settle();
                     decoding.decode = Call::over();
-                }
+                })?;
                 self.ended = ended;
                 self.assembly.ended(ended.reason());
                 // The first token comes over another connection, and may be later.
-                Ok(if self.assembly.has_first() { self.complete() } else { Step::Nothing })
+                Ok(if self.assembly.has_first() { Step::Last(self.complete()) } else { Step::Nothing })
             }
         }
     }
 
+    fn with<T>(&self, look: impl FnOnce(&mut Decoding) -> T) -> Result<T, Error> {
+        self.held.as_ref().ok_or(LATE)?.with(look)
+    }
+
     /// Nothing follows: what is still held back, and how it ended.
-    fn complete(&mut self) -> Step {
-        match self.assembly.close(&self.tokenizer) {
-            Ok(piece) => Step::Last(piece),
-            Err(error) => {
-                tracing::error!(request = %self.id, %error, "the end of the text is lost");
-                Step::Last(Piece::end(FinishReason::Stop))
-            }
-        }
+    fn complete(&mut self) -> Piece {
+        self.assembly.close(&self.tokenizer).unwrap_or_else(|error| {
+            tracing::error!(request = %self.id, %error, "the end of the text is lost");
+            Piece::end(FinishReason::Stop)
+        })
     }
 
     /// Starts the request again if `error` allows that. What was delivered stays delivered.
     async fn recover(&mut self, error: Error) -> Result<(), Error> {
-        let Stage::Running(decoding) = std::mem::replace(&mut self.stage, Stage::Over) else {
-            return Err(error);
-        };
+        let Some(decoding) = self.held.take().and_then(Held::take) else { return Err(error) };
         let stranded = decoding.strand(error);
         let decoding = self.dispatch.restart(stranded).await?;
         self.clock.restarted(decoding.began);
         self.alarm.as_mut().reset(self.clock.alarm_at());
         self.assembly.restart();
-        self.stage = Stage::Running(Box::new(decoding));
+        self.held = Some(Held::new(decoding));
         Ok(())
     }
 
@@ -253,7 +255,7 @@ impl TokenStream {
             accepted_tokens: self.ended.accepted_tokens,
         });
         let mut timing = self.clock.timing(Instant::now());
-        if let Stage::Running(mut decoding) = std::mem::replace(&mut self.stage, Stage::Over) {
+        if let Some(mut decoding) = self.held.take().and_then(Held::take) {
             timing.prefill_worker.clone_from(&decoding.placed.prefill.record.name);
             timing.decode_worker.clone_from(&decoding.placed.decode.record.name);
             timing.migrations = decoding.placed.admitted.tries.failed;
@@ -261,15 +263,6 @@ impl TokenStream {
         }
         response.timing = Some(timing);
         response
-    }
-}
-
-async fn hear(decoding: &mut Decoding, alarm: std::pin::Pin<&mut Sleep>) -> Heard {
-    tokio::select! {
-        biased;
-        event = decoding.prefill.next(), if !decoding.prefill.is_over() => Heard::Prefill(event),
-        event = decoding.decode.next(), if !decoding.decode.is_over() => Heard::Decode(event),
-        () = alarm => Heard::Alarm,
     }
 }
 
