@@ -156,6 +156,20 @@ fn both_namings_give_the_same_weights() {
 }
 
 #[test]
+fn every_folder_that_transformers_wrote_is_read() {
+    let fixtures = std::fs::read_dir(repository().join("oracle/fixtures")).unwrap();
+    let folders: Vec<PathBuf> =
+        fixtures.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
+    assert!(folders.contains(&published()));
+    for folder in folders {
+        let checkpoint = Checkpoint::open(&folder).unwrap();
+        for (weight, values) in checkpoint.weights().iter().zip(values(&checkpoint)) {
+            assert_eq!(values.len(), weight.elements(), "{} of {}", weight.name, folder.display());
+        }
+    }
+}
+
+#[test]
 fn the_digest_sees_one_bit_one_name_and_one_shape() {
     let digest = |change: &dyn Fn(&mut Tensors)| -> Digest {
         Checkpoint::open(folder(change).path()).unwrap().digest().unwrap()
