@@ -58,10 +58,7 @@ pub fn export_latents(
     let array = assembly.read_state(StateArray::Latents, state, ladder);
     let places = declare_places(&assembly, ladder, tokens);
     let f = assembly.f();
-    assembly.output(
-        Output::ChunkLatents,
-        f.gather(array, places, &over_layers(f, array)),
-    );
+    assembly.output(Output::ChunkLatents, f.gather(array, places, &over_layers(f, array)));
     assembly.finish()
 }
 
@@ -75,12 +72,7 @@ pub fn import_slot(state: &StateShape, ladder: &ShapeLadder, mesh: &Mesh) -> Res
     let recurrent = assembly.state(StateArray::Recurrent, state, ladder);
     let tails = assembly.state(StateArray::Tails, state, ladder);
     let slot = assembly.input(Input::Slot, DType::S32, &[]);
-    let own = [
-        state.recurrent_layers,
-        state.heads,
-        state.key_dim,
-        state.value_dim,
-    ];
+    let own = [state.recurrent_layers, state.heads, state.key_dim, state.value_dim];
     let new_recurrent = assembly.input(Input::SlotRecurrent, DType::F32, &own);
     let own = [state.recurrent_layers, 3, state.tail_rows, state.tail_width];
     let new_tails = assembly.input(Input::SlotTails, DType::F32, &own);
@@ -136,11 +128,7 @@ pub fn set_sampling(state: &StateShape, ladder: &ShapeLadder, mesh: &Mesh) -> Re
 fn declare_places(assembly: &Assembly, ladder: &ShapeLadder, tokens: u32) -> Value {
     let start = assembly.input(Input::Start, DType::S32, &[]);
     let valid = assembly.input(Input::Valid, DType::S32, &[]);
-    let table = assembly.input(
-        Input::PageTable,
-        DType::S32,
-        &[ladder.pages_per_sequence() as usize],
-    );
+    let table = assembly.input(Input::PageTable, DType::S32, &[ladder.pages_per_sequence() as usize]);
     let f = assembly.f();
     let dims = [i64::from(tokens)];
     let spread = |scalar| f.broadcast_in_dim(scalar, &dims, &[]);
