@@ -1,5 +1,7 @@
 """A client of `tandem.v1.Inference` that knows the contract only through the server's reflection."""
 
+import threading
+
 import grpc
 from google.protobuf import descriptor_pool, json_format, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
@@ -10,11 +12,20 @@ class Inference:
         self.channel = grpc.insecure_channel(address, options=[("grpc.max_receive_message_length", 64 << 20)])
         self.database = ProtoReflectionDescriptorDatabase(self.channel)
         self.pool = descriptor_pool.DescriptorPool(self.database)
+        # A pool that is filled from a database is not made for threads.
+        self.lock = threading.Lock()
+        self.methods = {}
 
     def services(self) -> list[str]:
         return sorted(self.database.get_services())
 
     def method(self, service: str, name: str):
+        with self.lock:
+            if (service, name) not in self.methods:
+                self.methods[service, name] = self.find(service, name)
+            return self.methods[service, name]
+
+    def find(self, service: str, name: str):
         method = self.pool.FindServiceByName(service).methods_by_name[name]
         request = message_factory.GetMessageClass(method.input_type)
         response = message_factory.GetMessageClass(method.output_type)
