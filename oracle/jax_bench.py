@@ -59,6 +59,24 @@ def prefill(model, chunk, layout, repeats):
     return chunk / timed(call, model.empty(1, chunk), repeats)
 
 
+def check(model, path, layout):
+    """Runs the prompts of an `expected.json` whose length is a multiple of the tile; the greedy tokens must be the same."""
+    run = jax.jit(functools.partial(model.prefill, layout=layout))
+    step = jax.jit(functools.partial(model.decode, layout=layout))
+    weights = model.weights(layout)
+    with open(path) as f:
+        prompts = [p for p in json.load(f)["prompts"] if len(p["ids"]) % jax_model.TILE == 0]
+    for prompt in prompts:
+        length = len(prompt["ids"])
+        cache, token = run(weights, model.empty(1, 512), np.array([prompt["ids"]], np.int32))
+        got = [int(token[0])]
+        for i in range(len(prompt["greedy"]) - 1):
+            cache, token = step(weights, cache, token, np.array([length + i], np.int32))
+            got.append(int(token[0]))
+        assert got == prompt["greedy"], f"{length} tokens: differs from transformers"
+    return len(prompts)
+
+
 def numbers(text):
     return [int(x) for x in text.split(",") if x]
 
@@ -71,8 +89,12 @@ def main():
     args.add_argument("--chunks", type=numbers, default=[256, 512])
     args.add_argument("--layers", choices=["unrolled", "scan"], default="unrolled")
     args.add_argument("--repeats", type=int, default=60)
+    args.add_argument("--check", metavar="EXPECTED_JSON", help="compare with a fixture instead of measuring")
     args = args.parse_args()
     model = jax_model.Model(args.folder)
+    if args.check:
+        print(check(model, args.check, args.layers), "prompts agree")
+        return
     report = {
         "jax": jax.__version__,
         "cpu": platform.processor() or platform.machine(),
