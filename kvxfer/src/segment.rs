@@ -1,5 +1,4 @@
 use std::fmt;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -53,11 +52,11 @@ pub struct Segment {
 }
 
 /// Shares numbers as wire bytes without copying them.
-pub fn wire_bytes(numbers: Arc<[f32]>) -> Bytes {
-    struct Shared(Arc<[f32]>);
-    impl AsRef<[u8]> for Shared {
+pub fn wire_bytes(numbers: impl AsRef<[f32]> + Send + 'static) -> Bytes {
+    struct Shared<T>(T);
+    impl<T: AsRef<[f32]>> AsRef<[u8]> for Shared<T> {
         fn as_ref(&self) -> &[u8] {
-            bytemuck::cast_slice(&self.0)
+            bytemuck::cast_slice(self.0.as_ref())
         }
     }
     Bytes::from_owner(Shared(numbers))

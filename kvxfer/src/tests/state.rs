@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -51,7 +50,7 @@ impl State {
     fn numbers(&mut self, count: u32) -> Bytes {
         let first = self.next;
         self.next += count;
-        let numbers: Arc<[f32]> = (first..self.next).map(|number| number as f32).collect();
+        let numbers: Vec<f32> = (first..self.next).map(|number| number as f32).collect();
         wire_bytes(numbers)
     }
 

@@ -1,0 +1,143 @@
+use std::path::PathBuf;
+use std::{fs, io};
+
+use checkpoint::Checkpoint;
+use engine::{Engine, EngineConfig, EngineHandle, Limits, Metrics, Role};
+use kvxfer::Layout;
+use programs::ShapeLadder;
+use proto::v1;
+use sha2::{Digest, Sha256};
+use telemetry::Meters;
+use tokio::sync::watch;
+use worker::{Flags, Serving};
+
+use crate::words::{LATENT_FORMAT, STATE_FORMAT, capacity, ladder_message, layout_of, load_message};
+
+/// A running engine and what its model is called.
+#[derive(Debug)]
+pub struct Host {
+    engine: Engine,
+    fingerprint: v1::Fingerprint,
+    layout: Layout,
+}
+
+/// Why a model could not be loaded. Whose fault: the operator's; starting again with the same files fails again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{path}: {fault}")]
+    Read { path: PathBuf, fault: io::Error },
+    #[error(transparent)]
+    Checkpoint(#[from] checkpoint::Error),
+    #[error(transparent)]
+    Plugin(#[from] pjrt::Error),
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+}
+
+impl Host {
+    /// Loads the model that `flags` name and compiles every shape of its ladder. Blocks, for minutes perhaps; each compiled
+    /// program is logged.
+    pub fn load(
+        flags: &Flags,
+        role: Role,
+        chunks: Option<Vec<u32>>,
+        batches: Option<Vec<u32>>,
+        meters: &Meters,
+    ) -> Result<Host, Error> {
+        let checkpoint = Checkpoint::open(&flags.model)?;
+        let fingerprint = fingerprint(flags, &checkpoint)?;
+        let plugin = match &flags.pjrt_plugin {
+            Some(plugin) => plugin.clone(),
+            None => pjrt::plugin_path()?,
+        };
+        let config = EngineConfig {
+            model_dir: flags.model.clone(),
+            plugin,
+            role,
+            ladder: Some(crate::ladder(checkpoint.config(), flags, chunks, batches)),
+            cache_dir: Some(flags.cache.clone()),
+            poison: false,
+            limits: Limits::default(),
+        };
+        let metrics = meters.register(Metrics::register);
+        let engine = Engine::start(config, metrics, |progress| {
+            tracing::info!(what = progress.what, done = progress.done, total = progress.total, "compiled");
+        })?;
+        Ok(Host::over(engine, fingerprint))
+    }
+
+    /// A model that runs already.
+    pub fn over(engine: Engine, fingerprint: v1::Fingerprint) -> Host {
+        let handle = engine.handle();
+        let facts = handle.facts();
+        let layout = layout_of(&facts.state, &facts.ladder);
+        Host { engine, fingerprint, layout }
+    }
+
+    pub fn handle(&self) -> EngineHandle {
+        self.engine.handle()
+    }
+
+    pub fn fingerprint(&self) -> &v1::Fingerprint {
+        &self.fingerprint
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Longest sequence in tokens, prompt and output together.
+    pub fn context(&self) -> u32 {
+        self.engine.handle().facts().ladder.context
+    }
+
+    /// What this worker joins the membership with. `data` is where it takes state in, if it does.
+    pub fn record(&self, name: String, role: v1::Role, at: &Serving, data: String) -> v1::WorkerRecord {
+        let handle = self.engine.handle();
+        let ladder: &ShapeLadder = &handle.facts().ladder;
+        v1::WorkerRecord {
+            name,
+            role: role.into(),
+            incarnation: at.incarnation.bytes(),
+            grpc_address: at.grpc_address.to_string(),
+            http_address: at.http_address.to_string(),
+            data_endpoint: data,
+            fingerprint: Some(self.fingerprint.clone()),
+            layout: Some(crate::layout_message(&self.layout)),
+            ladder: Some(ladder_message(ladder)),
+            capacity: Some(capacity(ladder)),
+            pid: std::process::id(),
+        }
+    }
+
+    /// How busy the engine is, as `role` reports it. A task keeps it current until the engine or the receivers are gone.
+    pub fn watch_load(&self, role: v1::Role) -> watch::Receiver<v1::Load> {
+        let handle = self.engine.handle();
+        let mut changes = handle.watch_load();
+        let (said, heard) = watch::channel(load_message(&handle.load(), role));
+        tokio::spawn(async move {
+            while changes.changed().await.is_ok() && !said.is_closed() {
+                said.send_replace(load_message(&handle.load(), role));
+            }
+        });
+        heard
+    }
+}
+
+fn fingerprint(flags: &Flags, checkpoint: &Checkpoint) -> Result<v1::Fingerprint, Error> {
+    let path = flags.model.join("config.json");
+    let config = match fs::read(&path) {
+        Ok(config) => config,
+        Err(fault) => return Err(Error::Read { path, fault }),
+    };
+    // a folder carries no revision; its config decides what the weights mean
+    let revision: String = Sha256::digest(config).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Ok(v1::Fingerprint {
+        model: flags.served_name(),
+        revision: format!("config-{revision}"),
+        weights_digest: checkpoint.digest()?.0.to_vec().into(),
+        latent_format: LATENT_FORMAT.to_owned(),
+        state_format: STATE_FORMAT.to_owned(),
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+    })
+}

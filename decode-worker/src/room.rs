@@ -1,0 +1,103 @@
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use engine::Reservation;
+use kvxfer::{BadSampling, Manifest, Meters, Reason, Receipt, SamplingState, SegmentId, Sink, TicketId};
+
+use crate::book::Book;
+
+mod gather;
+
+use gather::{LatentRuns, StateParts};
+
+/// Reserved room that a transfer fills: the sink of one ticket. Dropping it gives the room back.
+#[derive(Debug)]
+pub(crate) struct Room {
+    book: Book,
+    id: TicketId,
+    manifest: Manifest,
+    began: Option<Instant>,
+    latents: LatentRuns,
+    state: StateParts,
+    sampling: Option<SamplingState>,
+    /// Taken by the commit.
+    reservation: Option<Reservation>,
+}
+
+/// Room with a whole state in it.
+#[derive(Debug)]
+pub(crate) struct Filled {
+    pub(crate) reservation: Reservation,
+    pub(crate) sampling: SamplingState,
+    /// Tokens that the state has consumed.
+    pub(crate) state_pos: u32,
+    /// From the first segment to the commit.
+    pub(crate) took: Duration,
+}
+
+impl Room {
+    pub(crate) fn new(
+        book: Book,
+        id: TicketId,
+        manifest: Manifest,
+        reservation: Reservation,
+        meters: Meters,
+    ) -> Room {
+        let layout = *manifest.layout();
+        Room {
+            book,
+            id,
+            manifest,
+            began: None,
+            latents: LatentRuns::new(layout, meters.clone()),
+            state: StateParts::new(layout, meters),
+            sampling: None,
+            reservation: Some(reservation),
+        }
+    }
+}
+
+fn refused(error: &engine::Error) -> Reason {
+    let fault = error.to_string();
+    Reason::Sink { fault }
+}
+
+fn missing(part: &str) -> Reason {
+    let missing = part.to_owned();
+    Reason::Incomplete { missing }
+}
+
+impl Sink for Room {
+    async fn accept(&mut self, id: SegmentId, payload: Bytes) -> Result<(), Reason> {
+        self.began.get_or_insert_with(Instant::now);
+        match id {
+            SegmentId::Latents { layer, first_token, tokens } => {
+                let run = self.latents.take(layer, first_token, tokens, &payload)?;
+                if let (Some(run), Some(reservation)) = (run, &self.reservation) {
+                    let imported = reservation.import_latents(first_token, tokens, run).await;
+                    return imported.map_err(|error| refused(&error));
+                }
+            }
+            SegmentId::Recurrent { layer, first_head, .. } => {
+                self.state.recurrent(layer, first_head, &payload);
+            }
+            SegmentId::Tail { layer, which } => self.state.tail(layer, which, &payload),
+            SegmentId::Sampling => {
+                let read = SamplingState::decode(&payload, self.manifest.layout(), self.manifest.state_pos());
+                let protocol = |bad: BadSampling| Reason::Protocol { fault: bad.to_string() };
+                self.sampling = Some(read.map_err(protocol)?);
+            }
+        }
+        Ok(())
+    }
+
+    async fn commit(&mut self, receipt: Receipt) -> Result<(), Reason> {
+        let reservation = self.reservation.as_ref().ok_or_else(|| missing("room"))?;
+        reservation.import_state(self.state.whole()).await.map_err(|error| refused(&error))?;
+        let reservation = self.reservation.take().ok_or_else(|| missing("room"))?;
+        let sampling = self.sampling.take().ok_or_else(|| missing("sampling"))?;
+        let took = self.began.map_or(Duration::ZERO, |began| began.elapsed());
+        let filled = Filled { reservation, sampling, state_pos: self.manifest.state_pos(), took };
+        self.book.commit(&self.id, filled, receipt)
+    }
+}

@@ -1,0 +1,81 @@
+use std::time::Instant;
+
+use engine::PrefillStream;
+use futures::Stream;
+use kvxfer::{Meters, Pace, Receipt, Ticket, send};
+use proto::v1::prefill_response::Event;
+use proto::v1::{HandedOver, PrefillResponse};
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::Status;
+
+use crate::error::{Error, status};
+
+mod source;
+
+use source::PromptSource;
+
+/// A queued prompt and the ticket its state goes to.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    pub(crate) stream: PrefillStream,
+    pub(crate) ticket: Ticket,
+    pub(crate) seed: u64,
+    /// Distinct and ascending.
+    pub(crate) prompt_ids: Vec<u32>,
+    pub(crate) wants_logprobs: bool,
+}
+
+/// What happens to a prompt, for its caller. Unbounded: a prompt has few events, and a caller that does not read must not
+/// hold up the transfer.
+pub(crate) type Events = mpsc::UnboundedSender<Result<Event, Error>>;
+
+/// Computes and hands over: the task that does it, and what the caller hears of it. Dropping what the caller hears cancels
+/// the prompt and tells the receiver.
+pub(crate) fn events(
+    handover: Handover,
+    pace: Pace,
+    meters: Meters,
+) -> (impl Future<Output = ()> + Send, impl Stream<Item = Result<PrefillResponse, Status>> + Send) {
+    let (told, heard) = mpsc::unbounded_channel();
+    let cancel = CancellationToken::new();
+    let caller = Caller { heard: Some(heard), _cancels: cancel.clone().drop_guard() };
+    (run(handover, pace, meters, cancel, told), futures::stream::unfold(caller, Caller::next))
+}
+
+async fn run(handover: Handover, pace: Pace, meters: Meters, cancel: CancellationToken, told: Events) {
+    let ticket = handover.ticket.clone();
+    let mut source = PromptSource::new(handover, told.clone());
+    let sent = send(&ticket, &mut source, pace, &meters, &cancel).await;
+    let last = match (sent, source.failed()) {
+        (Ok(receipt), _) => Ok(handed_over(receipt, source.computed_at())),
+        // the engine's own word says more than that the source failed
+        (Err(_), Some(error)) => Err(error),
+        (Err(error), None) => Err(Error::Transfer(error)),
+    };
+    // nobody to tell: the caller has left, which is why it was cancelled
+    let _ = told.send(last);
+}
+
+fn handed_over(receipt: Receipt, computed_at: Option<Instant>) -> Event {
+    let transfer_seconds = computed_at.map_or(0.0, |at| at.elapsed().as_secs_f64());
+    Event::HandedOver(HandedOver { transfer_seconds, bytes: receipt.bytes })
+}
+
+/// The caller's end; `heard` is gone after the last event.
+struct Caller {
+    heard: Option<mpsc::UnboundedReceiver<Result<Event, Error>>>,
+    _cancels: DropGuard,
+}
+
+impl Caller {
+    async fn next(mut self) -> Option<(Result<PrefillResponse, Status>, Caller)> {
+        let event = self.heard.as_mut()?.recv().await;
+        let event = event.unwrap_or(Err(Error::Internal("the hand-over ended without an end")));
+        if !matches!(event, Ok(Event::Progress(_) | Event::FirstToken(_))) {
+            self.heard = None;
+        }
+        let response = event.map(|event| PrefillResponse { event: Some(event) });
+        Some((response.map_err(|error| status(&error)), self))
+    }
+}

@@ -1,0 +1,128 @@
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use engine::{PrefillEvent, PrefillStream, PrefillTimings, SampledToken, SlotState};
+use kvxfer::segment::{self, WrongSize, wire_bytes};
+use kvxfer::{FirstToken, Layout, Reason, SamplingState, Segment, SegmentId, Source};
+use proto::v1::prefill_response::Event;
+use proto::v1::{self, PrefillProgress};
+
+use super::{Events, Handover};
+use crate::error::Error;
+
+/// A prompt being computed, as segments: latents as each chunk comes, then the state, which only the last chunk makes true.
+/// Not asking for more holds up this prompt alone.
+#[derive(Debug)]
+pub(super) struct PromptSource {
+    stream: PrefillStream,
+    layout: Layout,
+    state_pos: u32,
+    seed: u64,
+    prompt_ids: Vec<u32>,
+    wants_logprobs: bool,
+    told: Events,
+    /// Cut and not yet asked for.
+    ready: VecDeque<Segment>,
+    computed_at: Option<Instant>,
+    failed: Option<Error>,
+}
+
+impl PromptSource {
+    pub(super) fn new(handover: Handover, told: Events) -> PromptSource {
+        let Handover { stream, ticket, seed, prompt_ids, wants_logprobs } = handover;
+        PromptSource {
+            stream,
+            layout: ticket.layout,
+            state_pos: ticket.state_pos,
+            seed,
+            prompt_ids,
+            wants_logprobs,
+            told,
+            ready: VecDeque::new(),
+            computed_at: None,
+            failed: None,
+        }
+    }
+
+    /// Why there is no more, if the engine failed.
+    pub(super) fn failed(&mut self) -> Option<Error> {
+        self.failed.take()
+    }
+
+    /// When the last chunk was done.
+    pub(super) fn computed_at(&self) -> Option<Instant> {
+        self.computed_at
+    }
+
+    fn fail(&mut self, error: impl Into<Error>) -> Reason {
+        let error = error.into();
+        let fault = error.to_string();
+        self.failed = Some(error);
+        Reason::Source { fault }
+    }
+
+    fn tell(&self, event: Event) {
+        // a caller that has left cancels by leaving
+        let _ = self.told.send(Ok(event));
+    }
+
+    fn take(&mut self, event: PrefillEvent) -> Result<(), WrongSize> {
+        match event {
+            PrefillEvent::Started => {}
+            PrefillEvent::Chunk { first_position, tokens, latents, done, total } => {
+                let cut = segment::latents(&self.layout, first_position, tokens, &wire_bytes(latents))?;
+                self.ready.extend(cut);
+                self.tell(Event::Progress(PrefillProgress { done_tokens: done, total_tokens: total }));
+            }
+            PrefillEvent::Done { first, state, timings } => {
+                self.computed_at = Some(Instant::now());
+                self.tell(Event::FirstToken(self.first_token(&first, timings)));
+                self.last(first, state)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn first_token(&self, first: &SampledToken, timings: PrefillTimings) -> v1::FirstToken {
+        v1::FirstToken {
+            token_id: first.id,
+            logprobs: self.wants_logprobs.then(|| host::logprobs(first)),
+            cached_tokens: 0,
+            queue_seconds: timings.queued.as_secs_f64(),
+            prefill_seconds: timings.computed.as_secs_f64(),
+        }
+    }
+
+    fn last(&mut self, first: SampledToken, state: SlotState) -> Result<(), WrongSize> {
+        self.ready.extend(segment::recurrent(&self.layout, &wire_bytes(state.recurrent))?);
+        self.ready.extend(segment::tails(&self.layout, &wire_bytes(state.tails))?);
+        let sampling = SamplingState {
+            seed: self.seed,
+            position: self.state_pos,
+            output_counts: vec![(first.id, 1)],
+            first: FirstToken { id: first.id, logprob: first.logprob, top: first.top },
+            prompt_ids: std::mem::take(&mut self.prompt_ids),
+        };
+        self.ready.push_back(Segment { id: SegmentId::Sampling, payload: sampling.encode() });
+        Ok(())
+    }
+}
+
+impl Source for PromptSource {
+    async fn next(&mut self) -> Result<Option<Segment>, Reason> {
+        loop {
+            if let Some(segment) = self.ready.pop_front() {
+                return Ok(Some(segment));
+            }
+            match self.stream.next().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(self.fail(error)),
+                Some(Ok(event)) => {
+                    if self.take(event).is_err() {
+                        return Err(self.fail(Error::Internal("the engine's state is not of its own layout")));
+                    }
+                }
+            }
+        }
+    }
+}

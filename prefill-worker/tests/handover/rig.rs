@@ -1,0 +1,324 @@
+//! A prefill and a decode worker in one process, reached as the router reaches them.
+
+use std::time::Duration;
+
+use clap::Parser;
+use engine::fake::{FakeDevice, Script};
+use engine::{Engine, EngineHandle, Limits, Metrics, Role};
+use host::Host;
+use process::Drain;
+use programs::ShapeLadder;
+use programs::sampling::Sampling;
+use proto::status::Fault;
+use proto::v1::decode_client::DecodeClient;
+use proto::v1::prefill_client::PrefillClient;
+use proto::v1::prefill_response::Event as Prefilled;
+use proto::v1::run_response::Event as Decoded;
+use proto::v1::{
+    Fingerprint, PrefillRequest, PrefillResponse, ReleaseRequest, ReserveRequest, RunRequest, RunResponse,
+    Ticket,
+};
+use telemetry::Meters;
+use tokio::task::JoinHandle;
+use tonic::Streaming;
+use tonic::transport::Channel;
+use worker::{Serving, Shell};
+
+pub const VOCABULARY: usize = 1000;
+pub const SLOTS: u32 = 8;
+
+/// Other page lengths than the prefill side's.
+fn ladder(page_tokens: u32, pages: u32) -> ShapeLadder {
+    ShapeLadder { chunks: vec![2, 8], batches: vec![2, 4, 8], context: 128, page_tokens, pages, slots: SLOTS }
+}
+
+pub fn sampling(max_tokens: u32) -> proto::v1::Sampling {
+    proto::sampling::message(&asked(max_tokens))
+}
+
+pub fn asked(max_tokens: u32) -> Sampling {
+    let mut sampling = Sampling::default();
+    sampling.max_tokens = Some(max_tokens);
+    sampling.seed = 42;
+    sampling
+}
+
+/// Another prompt for every length.
+pub fn prompt(length: u32) -> Vec<u32> {
+    (0..length).map(|at| (at * 37 + length * 101) % VOCABULARY as u32).collect()
+}
+
+pub struct Rig {
+    pub prefill_device: Script,
+    decode_device: Script,
+    engines: [EngineHandle; 2],
+    meters: [Meters; 2],
+    incarnations: [Vec<u8>; 2],
+    drains: [Drain; 2],
+    workers: Vec<JoinHandle<()>>,
+    prefill: PrefillClient<Channel>,
+    decode: DecodeClient<Channel>,
+}
+
+struct Side {
+    host: Host,
+    at: Serving,
+    device: Script,
+}
+
+async fn side(role: Role, ladder: ShapeLadder, flags: &worker::Flags) -> Side {
+    let device = Script::default();
+    let shell = Shell::bind(flags, Drain::new()).await.unwrap();
+    let metrics = shell.meters.register(Metrics::register);
+    let fake = FakeDevice::new(ladder, VOCABULARY, device.clone());
+    let engine = Engine::over(fake, role, Limits::default(), metrics).unwrap();
+    let fingerprint = Fingerprint { model: "fake".to_owned(), ..Fingerprint::default() };
+    Side { host: Host::over(engine, fingerprint), at: shell.serve_http(), device }
+}
+
+impl Rig {
+    pub async fn start() -> Rig {
+        Rig::with_lease(10_000).await
+    }
+
+    pub async fn with_lease(millis: u64) -> Rig {
+        let lease = format!("--reservation-lease={millis}");
+        // nobody listens there: the workers go on trying to join
+        let common = ["worker", "--model=none", "--router=127.0.0.1:9", "--grace=5"];
+        let prefill_flags = prefill_worker::Flags::try_parse_from(common).unwrap();
+        let decode_flags =
+            decode_worker::Flags::try_parse_from(common.into_iter().chain([lease.as_str()])).unwrap();
+        let p = side(Role::Prefill, ladder(16, 64), &prefill_flags.worker).await;
+        let d = side(Role::Decode, ladder(5, 200), &decode_flags.worker).await;
+        let engines = [p.host.handle(), d.host.handle()];
+        let meters = [p.at.meters.clone(), d.at.meters.clone()];
+        let incarnations = [&p.at, &d.at].map(|at| at.incarnation.bytes().to_vec());
+        let drains = [p.at.drain.clone(), d.at.drain.clone()];
+        let channel = |at: &Serving| {
+            Channel::from_shared(format!("http://{}", at.grpc_address)).unwrap().connect_lazy()
+        };
+        let (prefill, decode) = (PrefillClient::new(channel(&p.at)), DecodeClient::new(channel(&d.at)));
+        let (prefill_device, decode_device) = (p.device, d.device);
+        let data = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let deps = decode_worker::Deps {
+            host: d.host,
+            at: d.at,
+            data,
+            random: || {
+                let id = *worker::Incarnation::random().bytes().first_chunk().unwrap();
+                (id, [7; 32])
+            },
+        };
+        let decoding = decode_worker::build(decode_flags, deps).unwrap();
+        let prefilling =
+            prefill_worker::build(prefill_flags, prefill_worker::Deps { host: p.host, at: p.at });
+        let workers = vec![
+            tokio::spawn(async { prefilling.serve().await.unwrap() }),
+            tokio::spawn(async { decoding.serve().await.unwrap() }),
+        ];
+        Rig { prefill_device, decode_device, engines, meters, incarnations, drains, workers, prefill, decode }
+    }
+
+    pub fn slow(&self, step: Duration) {
+        self.prefill_device.slow(step);
+        self.decode_device.slow(step);
+    }
+
+    pub fn drain(&self) {
+        self.drains.iter().for_each(Drain::begin);
+    }
+
+    pub async fn ended(self) {
+        for worker in self.workers {
+            tokio::time::timeout(Duration::from_secs(10), worker).await.expect("drained in time").unwrap();
+        }
+    }
+
+    pub async fn reserve(&self, prompt: u32, max: u32) -> Result<Ticket, Fault> {
+        self.reserve_with(prompt, max, |_| {}).await
+    }
+
+    pub async fn reserve_with(
+        &self,
+        prompt: u32,
+        max: u32,
+        change: impl FnOnce(&mut ReserveRequest),
+    ) -> Result<Ticket, Fault> {
+        let mut message = ReserveRequest {
+            request_id: "r".to_owned(),
+            attempt: 0,
+            incarnation: self.incarnations[1].clone().into(),
+            prompt_tokens: prompt,
+            max_tokens: max,
+            fingerprint: Some(Fingerprint { model: "fake".to_owned(), ..Fingerprint::default() }),
+        };
+        change(&mut message);
+        let reserved = self.decode.clone().reserve(message).await;
+        reserved
+            .map(|reserved| reserved.into_inner().ticket.unwrap())
+            .map_err(|status| Fault::from_status(&status))
+    }
+
+    pub async fn release(&self, ticket: &Ticket) {
+        let message = ReleaseRequest {
+            request_id: "r".to_owned(),
+            attempt: 0,
+            incarnation: self.incarnations[1].clone().into(),
+            ticket_id: ticket.id.clone(),
+        };
+        self.decode.clone().release(message).await.unwrap();
+    }
+
+    pub async fn begin(
+        &self,
+        prompt: &[u32],
+        max: u32,
+        ticket: &Ticket,
+    ) -> (Streaming<PrefillResponse>, Streaming<RunResponse>) {
+        self.begin_with(prompt, sampling(max), ticket).await
+    }
+
+    pub async fn begin_with(
+        &self,
+        prompt: &[u32],
+        sampling: proto::v1::Sampling,
+        ticket: &Ticket,
+    ) -> (Streaming<PrefillResponse>, Streaming<RunResponse>) {
+        let (prefill, decode) = self.try_begin(prompt, sampling, ticket).await;
+        (prefill.unwrap(), decode.unwrap())
+    }
+
+    async fn try_begin(
+        &self,
+        prompt: &[u32],
+        sampling: proto::v1::Sampling,
+        ticket: &Ticket,
+    ) -> (Result<Streaming<PrefillResponse>, Fault>, Result<Streaming<RunResponse>, Fault>) {
+        let prefill = PrefillRequest {
+            request_id: "r".to_owned(),
+            attempt: 0,
+            incarnation: self.incarnations[0].clone().into(),
+            prompt_ids: prompt.to_vec(),
+            sampling: Some(sampling.clone()),
+            ticket: Some(ticket.clone()),
+            priority: 0,
+            tenant: String::new(),
+            cache_salt: String::new(),
+        };
+        let decode = RunRequest {
+            request_id: "r".to_owned(),
+            attempt: 0,
+            incarnation: self.incarnations[1].clone().into(),
+            ticket_id: ticket.id.clone(),
+            ticket_secret: ticket.secret.clone(),
+            sampling: Some(sampling),
+            end_token_ids: Vec::new(),
+        };
+        let (mut prefill_client, mut decode_client) = (self.prefill.clone(), self.decode.clone());
+        let (prefill, decode) = tokio::join!(prefill_client.run(prefill), decode_client.run(decode));
+        let fault = |status: tonic::Status| Fault::from_status(&status);
+        let prefill = prefill.map(tonic::Response::into_inner).map_err(fault);
+        (prefill, decode.map(tonic::Response::into_inner).map_err(fault))
+    }
+
+    /// Runs one prompt on a reserved ticket to both ends.
+    pub async fn run(
+        &self,
+        prompt: &[u32],
+        max: u32,
+        ticket: &Ticket,
+    ) -> (Result<Vec<Prefilled>, Fault>, Result<Vec<Decoded>, Fault>) {
+        match self.try_begin(prompt, sampling(max), ticket).await {
+            (Ok(prefill), Ok(decode)) => collect(prefill, decode).await,
+            // as the router does: one side's failure ends the other
+            (Err(fault), decode) => (Err(fault.clone()), decode.and(Err(fault))),
+            (Ok(prefill), Err(fault)) => (prefill_events(prefill).await, Err(fault)),
+        }
+    }
+
+    pub async fn generate(
+        &self,
+        prompt: &[u32],
+        max: u32,
+    ) -> (Result<Vec<Prefilled>, Fault>, Result<Vec<Decoded>, Fault>) {
+        let ticket = self.reserve(prompt.len() as u32, max).await.unwrap();
+        self.run(prompt, max, &ticket).await
+    }
+
+    /// Waits until neither worker holds anything.
+    pub async fn idle(&self) {
+        while !self.holds_nothing() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn holds_nothing(&self) -> bool {
+        let engines = self.engines.iter().all(|engine| {
+            let load = engine.load();
+            (load.free_pages, load.free_slots) == (load.pages, load.slots)
+        });
+        engines && self.meters.iter().all(|meters| held(&meters.text()).all(|value| value == 0))
+    }
+
+    pub async fn all_given_back(self) {
+        let idle = tokio::time::timeout(Duration::from_secs(5), self.idle()).await;
+        assert!(idle.is_ok(), "{}", self.meters.each_ref().map(Meters::text).concat());
+        self.drain();
+        self.ended().await;
+    }
+}
+
+/// Every gauge that must be 0 when nothing runs.
+fn held(metrics: &str) -> impl Iterator<Item = i64> {
+    let gauges = ["tandem_transfer_staging_bytes ", "tandem_transfer_sessions_held ", "tandem_pool_"];
+    let lines = metrics.lines().filter(move |line| gauges.iter().any(|gauge| line.starts_with(gauge)));
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+}
+
+async fn prefill_events(mut stream: Streaming<PrefillResponse>) -> Result<Vec<Prefilled>, Fault> {
+    let mut events = Vec::new();
+    loop {
+        match stream.message().await {
+            Ok(Some(response)) => events.push(response.event.unwrap()),
+            Ok(None) => return Ok(events),
+            Err(status) => return Err(Fault::from_status(&status)),
+        }
+    }
+}
+
+pub async fn collect(
+    prefill: Streaming<PrefillResponse>,
+    mut decode: Streaming<RunResponse>,
+) -> (Result<Vec<Prefilled>, Fault>, Result<Vec<Decoded>, Fault>) {
+    let decoded = async {
+        let mut events = Vec::new();
+        loop {
+            match decode.message().await {
+                Ok(Some(response)) => events.push(response.event.unwrap()),
+                Ok(None) => return Ok(events),
+                Err(status) => return Err(Fault::from_status(&status)),
+            }
+        }
+    };
+    tokio::join!(prefill_events(prefill), decoded)
+}
+
+/// All tokens, positions checked.
+pub fn tokens(prefilled: Vec<Prefilled>, decoded: Vec<Decoded>) -> Vec<u32> {
+    let mut tokens = Vec::new();
+    let mut prompt = 0;
+    for event in prefilled {
+        match event {
+            Prefilled::FirstToken(first) => tokens.push(first.token_id),
+            Prefilled::Progress(progress) => prompt = progress.total_tokens,
+            Prefilled::HandedOver(_) => {}
+        }
+    }
+    for event in decoded {
+        if let Decoded::Delta(delta) = event {
+            assert_eq!(delta.position as usize, prompt as usize + tokens.len());
+            tokens.extend(delta.token_ids);
+        }
+    }
+    tokens
+}
