@@ -118,7 +118,10 @@ def main():
         n: np.ascontiguousarray(np.asarray(x, jnp.bfloat16)) for n, x in tensors(config, trees["params"], trees["bias"]["bias"]).items()
     }
     folder = corpus.FOLDER
-    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+    part = corpus.BUILD / "model.safetensors"
+    save_file(stored, part, metadata={"format": "pt"})
+    part.chmod(0o644)
+    part.rename(folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(configuration(config), indent=2) + "\n")
     generation = {"bos_token_id": corpus.BOS, "eos_token_id": corpus.EOS, "pad_token_id": corpus.PAD}
     (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")

@@ -25,6 +25,11 @@ class Config:
     scale: float = 2.446
     eps: float = 1e-5
     tile: int = 16
+    capacity: float = 1.5  # rows of an expert over its fair share of the choices; training only
+
+    def exact(self):
+        """The same model without a limit on an expert's tokens: what a checkpoint's users compute."""
+        return dataclasses.replace(self, capacity=self.experts / self.chosen)
 
     def is_mla(self, layer):
         return layer % 4 == 3
@@ -150,8 +155,8 @@ def delta_attention(q, k, v, g, beta, tile):
     inverse = unit_lower_inverse(jnp.where(strict, pairs[..., :c, :], 0.0) * beta)
     scores = jnp.where(lower, pairs[..., c:, :], 0.0)
     wu = inverse @ (beta * jnp.concatenate([k * decay, v], -1))
-    moved = (k * jnp.exp(last - total)).mT @ wu
-    read = scores @ wu
+    both = jnp.concatenate([(k * jnp.exp(last - total)).mT, scores], -2) @ wu
+    moved, read = both[..., :d, :], both[..., d:, :]
     eye = jnp.eye(d, dtype=q.dtype)
     s = states(eye * jnp.exp(last) - moved[..., :d], moved[..., d:])
     out = (q * decay - read[..., :d]) @ s + read[..., d:]
@@ -173,20 +178,60 @@ def kda(config, w, x):
     return o.reshape(b, t, p) @ w["o"]
 
 
+BLOCK = 128
+
+
+def blocks(t):
+    """(first, end) of the query blocks; a block sees the keys before its end."""
+    return [(i, min(i + BLOCK, t)) for i in range(0, t, BLOCK)]
+
+
+@jax.custom_vjp
+def attention(q, k, v):
+    """Causal softmax attention, q already scaled. q, k [B,H,T,K], v [B,H,T,V] -> [B,H,T,V]."""
+    return attention_forward(q, k, v)[0]
+
+
+def attention_forward(q, k, v):
+    outs, weights = [], []
+    for first, end in blocks(q.shape[2]):
+        scores = q[:, :, first:end] @ k[:, :, :end].mT
+        scores = jnp.where(jnp.tril(jnp.ones((end - first, end), bool), first), scores, -1e30)
+        weight = jnp.exp(scores - scores.max(-1, keepdims=True))
+        weight = weight / weight.sum(-1, keepdims=True)
+        weights.append(weight)
+        outs.append(weight @ v[:, :, :end])
+    return jnp.concatenate(outs, 2), (q, k, v, weights)
+
+
+def attention_backward(saved, grad):
+    q, k, v, weights = saved
+    dq, dk, dv = [], jnp.zeros_like(k), jnp.zeros_like(v)
+    for (first, end), weight in zip(blocks(q.shape[2]), weights):
+        g = grad[:, :, first:end]
+        slope = g @ v[:, :, :end].mT
+        slope = weight * (slope - (weight * slope).sum(-1, keepdims=True))
+        dq.append(slope @ k[:, :, :end])
+        dk = dk.at[:, :, :end].add(slope.mT @ q[:, :, first:end])
+        dv = dv.at[:, :, :end].add(weight.mT @ g)
+    return jnp.concatenate(dq, 2), dk, dv
+
+
+attention.defvjp(attention_forward, attention_backward)
+
+
 def mla(config, w, x):
     b, t, _ = x.shape
     h, k, r = config.heads, config.head, config.rope
     q = (x @ w["q"]).reshape(b, t, h, k + r).transpose(0, 2, 1, 3) * (k + r) ** -0.5
     latent, shared = jnp.split(x @ w["kv_a"], [config.latent], -1)
     kv = (rms(latent, w["kv_norm"], 1e-6) @ w["kv_b"]).reshape(b, t, h, 2 * k).transpose(0, 2, 1, 3)
-    scores = q[..., :k] @ kv[..., :k].mT + q[..., k:] @ shared[:, None].mT
-    scores = jnp.where(jnp.tril(jnp.ones((t, t), bool)), scores, -1e30)
-    return (jax.nn.softmax(scores) @ kv[..., k:]).transpose(0, 2, 1, 3).reshape(b, t, h * k) @ w["o"]
+    keys = jnp.concatenate([kv[..., :k], jnp.broadcast_to(shared[:, None], (b, h, t, r))], -1)
+    return attention(q, keys, kv[..., k:]).transpose(0, 2, 1, 3).reshape(b, t, h * k) @ w["o"]
 
 
-def moe(config, w, bias, x):
-    """Every expert on every token, weighted; returns (output, load [E]: the share of choices each expert got)."""
-    e = config.experts
+def route(config, w, bias, x):
+    """Weights [M,E], zero where an expert is not chosen, and the choice mask [M,E]. x [M,D]."""
     score = jax.nn.sigmoid(x @ w["router"])
     ranked = jax.lax.stop_gradient(score + bias)
     cut = ranked
@@ -194,14 +239,27 @@ def moe(config, w, bias, x):
         cut = jnp.where(cut == cut.max(-1, keepdims=True), -jnp.inf, cut)
     mask = ranked >= cut.max(-1, keepdims=True)
     weight = jnp.where(mask, score, 0.0)
-    weight = config.scale * weight / (weight.sum(-1, keepdims=True) + 1e-20)
-    weight = jnp.concatenate([weight, jnp.ones_like(weight[..., :1])], -1)
-    wide = lambda m: m.transpose(1, 0, 2).reshape(config.hidden, -1)
-    both = x @ jnp.concatenate([wide(w["gate"]), wide(w["up"])], -1)
-    gate, up = jnp.split(both, 2, -1)
-    hidden = (jax.nn.silu(gate) * up).reshape(*x.shape[:-1], e + 1, config.expert) * weight[..., None]
-    out = hidden.reshape(*x.shape[:-1], -1) @ w["down"].reshape(-1, config.hidden)
-    return out, mask.reshape(-1, e).mean(0) / config.chosen
+    return config.scale * weight / (weight.sum(-1, keepdims=True) + 1e-20), mask
+
+
+def moe(config, w, bias, x):
+    """Tokens are gathered into a fixed number of rows per expert; what does not fit goes through the shared expert alone
+    (never with `capacity` = experts / chosen). Returns (output, load [E]: the share of choices each expert got)."""
+    e, f, shape = config.experts, config.expert, x.shape
+    x = x.reshape(-1, config.hidden)
+    m = x.shape[0]
+    rows = int(config.capacity * m * config.chosen / e)
+    weight, mask = route(config, w, bias, x)
+    place = jnp.cumsum(mask, 0) - 1
+    slot = jnp.where(mask & (place < rows), place + jnp.arange(e) * rows, e * rows)
+    token = jnp.full(e * rows + 1, m).at[slot.reshape(-1)].set(jnp.repeat(jnp.arange(m), e))[:-1]
+    gathered = jnp.pad(x, ((0, 1), (0, 0)))[token].reshape(e, rows, -1)
+    weight = jnp.pad(weight, ((0, 1), (0, 0)))[token, jnp.arange(e * rows) // rows].reshape(e, rows, 1)
+    both = gathered @ jnp.concatenate([w["gate"][:e], w["up"][:e]], -1)
+    y = (jax.nn.silu(both[..., :f]) * both[..., f:] * weight) @ w["down"][:e]
+    routed = jnp.zeros((m + 1, config.hidden)).at[token].add(y.reshape(e * rows, -1))[:m]
+    shared = (jax.nn.silu(x @ w["gate"][e]) * (x @ w["up"][e])) @ w["down"][e]
+    return (routed + shared).reshape(shape), mask.mean(0) / config.chosen
 
 
 def layer(config, index, w, bias, x):

@@ -23,7 +23,7 @@ import model
 
 LENGTH = 512
 MICRO_BATCHES = 4
-MATRIX_RATE, ADAM_RATES, BIAS_RATE = 0.02, {"embed": 0.01, "head": 0.004}, 0.002
+MATRIX_RATE, ADAM_RATES, BIAS_RATE = 0.02, {"embed": 0.01, "head": 0.004}, 0.01
 OTHER_RATE = 0.004
 MOMENTUM, BETAS = 0.95, (0.9, 0.95)
 STATE = corpus.BUILD / "state.safetensors"
@@ -104,12 +104,16 @@ def windows(tokenizer, documents, epoch):
     return [np.array(ids[start + i * LENGTH : start + (i + 1) * LENGTH + 1], np.int32)[None] for i in range(count)]
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def score(config, params, bias, ids):
+    return model.losses(config.exact(), params, bias, ids)[0].mean()
+
+
 def held_out(config, params, bias, tokenizer, documents, limit=None):
     """Mean cross entropy in nats per token over the held-out chapters as plain text, windows of LENGTH tokens."""
     ids = corpus.stream(tokenizer, documents, seed=0, chat_share=0.0)
-    score = jax.jit(lambda p, b, x: model.losses(config, p, b, x)[0].mean())
     starts = range(0, len(ids) - LENGTH - 1, LENGTH)[:limit]
-    return float(np.mean([score(params, bias, np.array(ids[s : s + LENGTH + 1], np.int32)[None]) for s in starts]))
+    return float(np.mean([score(config, params, bias, np.array(ids[s : s + LENGTH + 1], np.int32)[None]) for s in starts]))
 
 
 def save(trees, meta):
@@ -145,6 +149,7 @@ def main():
     args.add_argument("--minutes", type=float, required=True, help="training time, earlier runs of this state counted in")
     args.add_argument("--snapshot-minutes", type=float, default=5.0)
     args = args.parse_args()
+    jax.config.update("jax_compilation_cache_dir", str(corpus.BUILD / "compiled"))
     config = model.Config()
     tokenizer = Tokenizer.from_file(str(corpus.FOLDER / "tokenizer.json"))
     training, kept_out = corpus.split()
