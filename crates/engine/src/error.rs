@@ -99,13 +99,13 @@ pub enum Error {
     Stopped,
     /// The model folder's config can not be served.
     #[error(transparent)]
-    Model(#[from] model::Error),
+    Model(Box<model::Error>),
     /// The model folder's weights can not be served.
     #[error(transparent)]
-    Checkpoint(#[from] checkpoint::Error),
+    Checkpoint(Box<checkpoint::Error>),
     /// No program can be made for a shape.
     #[error(transparent)]
-    Programs(#[from] programs::Error),
+    Programs(Box<programs::Error>),
     /// The plugin could not be used at start.
     #[error(transparent)]
     Plugin(#[from] pjrt::Error),
@@ -180,5 +180,23 @@ impl Error {
             | Self::Plugin(_)
             | Self::Thread(_) => Retry::No,
         }
+    }
+}
+
+impl From<model::Error> for Error {
+    fn from(error: model::Error) -> Self {
+        Self::Model(Box::new(error))
+    }
+}
+
+impl From<checkpoint::Error> for Error {
+    fn from(error: checkpoint::Error) -> Self {
+        Self::Checkpoint(Box::new(error))
+    }
+}
+
+impl From<programs::Error> for Error {
+    fn from(error: programs::Error) -> Self {
+        Self::Programs(Box::new(error))
     }
 }

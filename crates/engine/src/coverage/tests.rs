@@ -3,7 +3,8 @@ use super::*;
 #[test]
 fn ranges_merge_in_any_order() {
     // (ranges in the order they come, first missing below 10)
-    let cases: &[(&[(u32, u32)], Option<u32>)] = &[
+    type Case = (&'static [(u32, u32)], Option<u32>);
+    let cases: &[Case] = &[
         (&[], Some(0)),
         (&[(0, 10)], None),
         (&[(1, 10)], Some(0)),

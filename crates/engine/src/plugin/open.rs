@@ -65,7 +65,7 @@ impl PluginDevice {
 /// What the programs' own check can not know: the model's context and the role.
 fn check(ladder: &ShapeLadder, config: &EngineConfig, context: usize) -> Result<(), Error> {
     ladder.check()?;
-    let refuse = |field, reason: String| Err(Error::Programs(programs::Error::Ladder { field, reason }));
+    let refuse = |field, reason: String| Err(Error::from(programs::Error::Ladder { field, reason }));
     if ladder.context as usize > context {
         return refuse("context", format!("the model was trained for {context} tokens"));
     }
