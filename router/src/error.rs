@@ -18,7 +18,7 @@ pub enum Error {
     UnknownModel { model: String, served: String },
     /// The client's: prompt and output do not fit the context.
     #[error("{field}: {tokens} tokens do not fit the context of {context}")]
-    ContextLength { field: &'static str, tokens: u64, context: u32 },
+    ContextLength { field: String, tokens: u64, context: u32 },
     /// The client's: the HTTP body is over the limit.
     #[error("body: larger than the limit of {limit} bytes")]
     BodyTooLarge { limit: usize },
@@ -58,7 +58,7 @@ impl Error {
             Self::Invalid { field, .. } => Fault::invalid(field.as_str(), message),
             Self::UnknownModel { .. } => Fault::new(ErrorReason::UnknownModel, message).with_field("model"),
             Self::ContextLength { field, .. } => {
-                Fault::new(ErrorReason::ContextLength, message).with_field(*field)
+                Fault::new(ErrorReason::ContextLength, message).with_field(field.as_str())
             }
             Self::BodyTooLarge { .. } => Fault::invalid("body", message),
             Self::Overloaded { .. } => Fault::new(ErrorReason::Overloaded, message),
@@ -82,12 +82,6 @@ impl Error {
     /// The label value of metrics.
     pub(crate) fn outcome(&self) -> String {
         proto::status::reason_name(self.fault().reason).to_lowercase()
-    }
-}
-
-impl From<programs::sampling::Refused> for Error {
-    fn from(refused: programs::sampling::Refused) -> Self {
-        Self::invalid(refused.field, refused.why)
     }
 }
 

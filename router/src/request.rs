@@ -14,9 +14,41 @@ mod tests;
 const MAX_ID_BYTES: usize = 128;
 const ROLES: [&str; 3] = ["system", "user", "assistant"];
 
+/// Which API a client speaks: the two name fields differently, and errors name them as the client does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Door {
+    #[default]
+    Grpc,
+    Http,
+}
+
+impl Door {
+    fn sampling(self, field: &str) -> String {
+        match self {
+            Self::Grpc => format!("sampling.{field}"),
+            Self::Http => field.to_owned(),
+        }
+    }
+
+    fn token_ids(self) -> &'static str {
+        match self {
+            Self::Grpc => "prompt.tokens.ids",
+            Self::Http => "prompt",
+        }
+    }
+
+    fn messages(self) -> &'static str {
+        match self {
+            Self::Grpc => "prompt.chat.messages",
+            Self::Http => "messages",
+        }
+    }
+}
+
 /// What a client wrote, whichever door it came through.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
+    pub door: Door,
     /// Empty: the router makes one.
     pub request_id: String,
     pub model: String,
@@ -69,15 +101,18 @@ impl Request {
             return Err(unknown_model(asked.model, model));
         }
         let id = checked_id(asked.request_id)?;
-        let mut sampling = asked.sampling.checked(model.vocabulary, fresh_seed)?;
-        let prompt = tokens(asked.prompt, model, context, now)?;
+        let mut sampling = asked
+            .sampling
+            .checked(model.vocabulary, fresh_seed)
+            .map_err(|refused| Error::invalid(asked.door.sampling(refused.field), refused.why))?;
+        let prompt = tokens(asked.door, asked.prompt, model, context, now)?;
         let room = room(prompt.len(), context)?;
         let max_tokens = sampling
             .max_tokens
             .unwrap_or_else(|| asked.default_max_tokens.map_or(room, |most| most.min(room)));
         if max_tokens > room {
             let tokens = prompt.len() as u64 + u64::from(max_tokens);
-            return Err(Error::ContextLength { field: "max_tokens", tokens, context });
+            return Err(Error::ContextLength { field: asked.door.sampling("max_tokens"), tokens, context });
         }
         sampling.max_tokens = Some(max_tokens);
         let mut end_tokens = if sampling.ignore_eos { Vec::new() } else { model.end_tokens.clone() };
@@ -130,10 +165,16 @@ fn room(prompt_tokens: usize, context: u32) -> Result<u32, Error> {
         .ok()
         .and_then(|tokens| context.checked_sub(tokens))
         .filter(|&room| room > 0)
-        .ok_or(Error::ContextLength { field: "prompt", tokens, context })
+        .ok_or_else(|| Error::ContextLength { field: "prompt".to_owned(), tokens, context })
 }
 
-fn tokens(prompt: Prompt, model: &Model, context: u32, now: SystemTime) -> Result<Vec<u32>, Error> {
+fn tokens(
+    door: Door,
+    prompt: Prompt,
+    model: &Model,
+    context: u32,
+    now: SystemTime,
+) -> Result<Vec<u32>, Error> {
     let of_text = |text: &str| refuse_endless(text, model, context).map(|()| text.is_empty());
     let failed = |error: text::Error| Error::invalid("prompt", error.to_string());
     match prompt {
@@ -144,15 +185,15 @@ fn tokens(prompt: Prompt, model: &Model, context: u32, now: SystemTime) -> Resul
             }
             model.tokenizer.encode(&text).map_err(failed)
         }
-        Prompt::Tokens(ids) => ids.into_iter().map(|id| token(id, model.vocabulary)).collect(),
+        Prompt::Tokens(ids) => ids.into_iter().map(|id| token(door, id, model.vocabulary)).collect(),
         Prompt::Chat(messages) => {
-            check_messages(&messages)?;
+            check_messages(door, &messages)?;
             let template = model
                 .chat
                 .as_ref()
-                .ok_or_else(|| Error::invalid("messages", "the model has no chat template"))?;
+                .ok_or_else(|| Error::invalid(door.messages(), "the model has no chat template"))?;
             let text = template.render(&messages, now).map_err(|error| match error {
-                text::Error::Messages(why) => Error::invalid("messages", why),
+                text::Error::Messages(why) => Error::invalid(door.messages(), why),
                 other => Error::Internal(other.to_string()),
             })?;
             of_text(&text)?;
@@ -165,25 +206,25 @@ fn tokens(prompt: Prompt, model: &Model, context: u32, now: SystemTime) -> Resul
 fn refuse_endless(text: &str, model: &Model, context: u32) -> Result<(), Error> {
     let fewest = (text.len() / model.tokenizer.longest_token_bytes().max(1)) as u64;
     if fewest > u64::from(context) {
-        return Err(Error::ContextLength { field: "prompt", tokens: fewest, context });
+        return Err(Error::ContextLength { field: "prompt".to_owned(), tokens: fewest, context });
     }
     Ok(())
 }
 
-fn token(id: i64, vocabulary: u32) -> Result<u32, Error> {
+fn token(door: Door, id: i64, vocabulary: u32) -> Result<u32, Error> {
     u32::try_from(id).ok().filter(|&id| id < vocabulary).ok_or_else(|| {
-        Error::invalid("prompt", format!("token id {id} is not in the vocabulary of {vocabulary}"))
+        Error::invalid(door.token_ids(), format!("token id {id} is not in the vocabulary of {vocabulary}"))
     })
 }
 
-fn check_messages(messages: &[Message]) -> Result<(), Error> {
+fn check_messages(door: Door, messages: &[Message]) -> Result<(), Error> {
     if messages.is_empty() {
-        return Err(Error::invalid("messages", "is empty"));
+        return Err(Error::invalid(door.messages(), "is empty"));
     }
     for (index, message) in messages.iter().enumerate() {
         if !ROLES.contains(&message.role.as_str()) {
             let why = format!("{:?} is not one of {}", message.role, ROLES.join(", "));
-            return Err(Error::invalid(format!("messages[{index}].role"), why));
+            return Err(Error::invalid(format!("{}[{index}].role", door.messages()), why));
         }
     }
     Ok(())

@@ -109,7 +109,7 @@ impl Cluster {
 
     /// Waits until nothing is held anywhere.
     pub(crate) async fn all_is_free(&self) {
-        for _ in 0..100 {
+        for _ in 0..300 {
             let held = self.workers.iter().map(|worker| worker.held.lock().unwrap().len()).sum::<usize>();
             if held == 0 && self.router.metrics.permits_held.get() == 0 && self.drain.held() == 0 {
                 return;
@@ -119,7 +119,7 @@ impl Cluster {
         let held: Vec<_> =
             self.workers.iter().map(|worker| (&worker.name, worker.held.lock().unwrap())).collect();
         let permits = self.router.metrics.permits_held.get();
-        panic!("after a second still held: {held:?}, {permits} permits, {} tasks", self.drain.held());
+        panic!("still held: {held:?}, {permits} permits, {} tasks", self.drain.held());
     }
 }
 

@@ -14,7 +14,7 @@ use tracing::{Span, info_span};
 
 use crate::error::Error;
 use crate::journey::Router;
-use crate::request::{Asked, Prompt};
+use crate::request::{Asked, Door, Prompt};
 
 /// The gRPC door of a router.
 #[derive(Clone, Debug)]
@@ -105,6 +105,7 @@ fn asked(request: GenerateRequest) -> Asked {
         }
     };
     Asked {
+        door: Door::Grpc,
         request_id: request.request_id,
         model: request.model,
         prompt,

@@ -167,10 +167,11 @@ async fn a_deadline_ends_what_hangs() {
 #[tokio::test]
 async fn a_client_that_reads_nothing_is_cut_off_at_its_deadline() {
     let cluster = Cluster::start(CONFIG, 1, 1).await;
-    let arrival = cluster.router.arrival(Span::none(), Some(Duration::from_millis(100)));
+    let arrival = cluster.router.arrival(Span::none(), Some(Duration::from_secs(1)));
+    let deadline = arrival.deadline;
     let mut tokens = cluster.router.generate(asked(8), arrival).await.unwrap();
     assert!(tokens.next().await.unwrap().is_ok());
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    tokio::time::sleep_until(deadline).await;
     cluster.all_is_free().await;
     assert!(cluster.router.meters.text().contains("{outcome=\"deadline\"} 1"));
     assert_eq!(reason(&tokens.next().await.unwrap().unwrap_err()), ErrorReason::Deadline);

@@ -4,7 +4,7 @@
 //! come again unchanged and are not delivered twice; anything else means that the workers disagree, and ends the
 //! request rather than mix two texts.
 
-use proto::v1::{EndReason, Finish, FinishReason, Logprobs, TokenLogprob};
+use proto::v1::{EndReason, Finish, FinishReason, Logprobs};
 use text::{Checked, Decoder, StopMatcher, Tokenizer};
 
 use crate::error::Error;
@@ -22,7 +22,8 @@ pub(super) struct Assembly {
     max_tokens: usize,
     end_tokens: Vec<u32>,
     stop_tokens: Vec<u32>,
-    wants_logprobs: bool,
+    /// Alternatives a token, where log probabilities are asked for.
+    logprobs: Option<u32>,
     output: Vec<u32>,
     /// Index of the next token of the present start.
     next: usize,
@@ -69,7 +70,7 @@ impl Assembly {
             max_tokens: request.max_tokens as usize,
             end_tokens: request.end_tokens.clone(),
             stop_tokens: request.sampling.stop_token_ids.clone(),
-            wants_logprobs: request.sampling.logprobs.is_some(),
+            logprobs: request.sampling.logprobs,
             output: Vec::new(),
             next: 0,
             early: Vec::new(),
@@ -117,7 +118,7 @@ impl Assembly {
         logprobs: Vec<Logprobs>,
         tokenizer: &Tokenizer,
     ) -> Result<Piece, Error> {
-        if self.wants_logprobs && logprobs.len() != ids.len() {
+        if self.logprobs.is_some() && logprobs.len() != ids.len() {
             return Err(Error::Internal("decode left out log probabilities".to_owned()));
         }
         let waiting = if self.has_first() { self.next } else { 1 + self.early.len() };
@@ -181,8 +182,8 @@ impl Assembly {
             }
             self.output.push(id);
             piece.token_ids.push(id);
-            if self.wants_logprobs {
-                piece.logprobs.extend(logprobs.map(|entry| with_bytes(entry, tokenizer)));
+            if let Some(most) = self.logprobs {
+                piece.logprobs.extend(logprobs.map(|entry| named(entry, most, tokenizer)));
             }
             self.note_end(id);
             if !self.end_tokens.contains(&id) {
@@ -241,11 +242,11 @@ impl Assembly {
     }
 }
 
-fn with_bytes(mut entry: Logprobs, tokenizer: &Tokenizer) -> Logprobs {
-    let name = |token: &mut TokenLogprob| {
+/// Adds what only the tokenizer knows, and leaves out alternatives that were not asked for.
+fn named(mut entry: Logprobs, most: u32, tokenizer: &Tokenizer) -> Logprobs {
+    entry.top.truncate(most as usize);
+    for token in entry.chosen.iter_mut().chain(&mut entry.top) {
         token.bytes = tokenizer.token_bytes(token.token_id).to_vec().into();
-    };
-    entry.chosen.iter_mut().for_each(name);
-    entry.top.iter_mut().for_each(name);
+    }
     entry
 }

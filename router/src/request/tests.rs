@@ -3,7 +3,7 @@ use std::time::SystemTime;
 use programs::sampling;
 use text::Message;
 
-use super::{Asked, Prompt, Request};
+use super::{Asked, Door, Prompt, Request};
 use crate::error::Error;
 use crate::model::Model;
 
@@ -45,16 +45,24 @@ fn wrong_fields_are_named() {
     assert_eq!(refused_field(|asked| asked.prompt = Prompt::Missing), "prompt");
     assert_eq!(refused_field(|asked| asked.prompt = Prompt::Text(String::new())), "prompt");
     assert_eq!(refused_field(|asked| asked.prompt = Prompt::Tokens(vec![])), "prompt");
-    assert_eq!(refused_field(|asked| asked.prompt = Prompt::Tokens(vec![1, 9999])), "prompt");
-    assert_eq!(refused_field(|asked| asked.prompt = Prompt::Tokens(vec![-1])), "prompt");
-    assert_eq!(refused_field(|asked| asked.prompt = Prompt::Chat(vec![])), "messages");
+    assert_eq!(refused_field(|asked| asked.prompt = Prompt::Tokens(vec![1, 9999])), "prompt.tokens.ids");
+    assert_eq!(refused_field(|asked| asked.prompt = Prompt::Tokens(vec![-1])), "prompt.tokens.ids");
+    assert_eq!(refused_field(|asked| asked.prompt = Prompt::Chat(vec![])), "prompt.chat.messages");
     let robot = Message { role: "robot".to_owned(), content: String::new() };
-    assert_eq!(refused_field(|asked| asked.prompt = Prompt::Chat(vec![robot])), "messages[0].role");
+    assert_eq!(
+        refused_field(|asked| asked.prompt = Prompt::Chat(vec![robot])),
+        "prompt.chat.messages[0].role"
+    );
     assert_eq!(refused_field(|asked| asked.model.clear()), "model");
     assert_eq!(refused_field(|asked| asked.request_id = "a b".to_owned()), "request_id");
-    assert_eq!(refused_field(|asked| asked.sampling.max_tokens = Some(-1)), "max_tokens");
-    assert_eq!(refused_field(|asked| asked.sampling.temperature = Some(f64::NAN)), "temperature");
-    assert_eq!(refused_field(|asked| asked.sampling.stop = vec!["x".to_owned(); 1000]), "stop");
+    assert_eq!(refused_field(|asked| asked.sampling.max_tokens = Some(-1)), "sampling.max_tokens");
+    assert_eq!(refused_field(|asked| asked.sampling.temperature = Some(f64::NAN)), "sampling.temperature");
+    assert_eq!(refused_field(|asked| asked.sampling.stop = vec!["x".to_owned(); 1000]), "sampling.stop");
+    let http = |asked: &mut Asked| {
+        asked.door = Door::Http;
+        asked.sampling.top_p = Some(7.0);
+    };
+    assert_eq!(refused_field(http), "top_p");
     let unknown = check(|asked| asked.model = "other".to_owned()).unwrap_err();
     assert!(matches!(unknown, Error::UnknownModel { .. }), "{unknown}");
 }
@@ -63,12 +71,13 @@ fn wrong_fields_are_named() {
 fn prompt_and_output_fit_the_context_or_are_refused() {
     let tokens = |n: usize| move |asked: &mut Asked| asked.prompt = Prompt::Tokens(vec![1; n]);
     assert_eq!(check(tokens(15)).unwrap().max_tokens, 1);
-    for (length, field) in [(16, "prompt"), (17, "prompt")] {
+    for length in [16, 17] {
         let refused = check(tokens(length)).unwrap_err();
-        assert!(matches!(&refused, Error::ContextLength { field: f, .. } if *f == field), "{refused}");
+        assert!(matches!(&refused, Error::ContextLength { field, .. } if field == "prompt"), "{refused}");
     }
     let refused = check(|asked| asked.sampling.max_tokens = Some(12)).unwrap_err();
-    assert!(matches!(refused, Error::ContextLength { field: "max_tokens", tokens: 17, .. }), "{refused}");
+    assert!(matches!(refused, Error::ContextLength { tokens: 17, .. }), "{refused}");
+    assert_eq!(refused.fault().field.as_deref(), Some("sampling.max_tokens"));
     let endless = check(|asked| asked.prompt = Prompt::Text("x".repeat(1 << 20))).unwrap_err();
-    assert!(matches!(endless, Error::ContextLength { field: "prompt", .. }), "{endless}");
+    assert!(matches!(endless, Error::ContextLength { tokens, .. } if tokens > 1000), "{endless}");
 }

@@ -54,7 +54,7 @@ async fn a_router_opens_follows_its_fleet_and_closes_without_losing_a_request() 
     }
     assert_eq!(text, "abc");
     let refused = client.generate(request(0)).await.unwrap_err();
-    assert_eq!(Fault::from_status(&refused).field.as_deref(), Some("max_tokens"), "{refused}");
+    assert_eq!(Fault::from_status(&refused).field.as_deref(), Some("sampling.max_tokens"), "{refused}");
 
     cluster.leaves("d0");
     says(&channel, ServingStatus::NotServing).await;

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::answer::Kind;
 use super::sse::StreamOptions;
 use crate::error::Error;
-use crate::request::{Asked, Prompt};
+use crate::request::{Asked, Door, Prompt};
 use messages::MessageBody;
 use unsupported::Unsupported;
 
@@ -149,6 +149,7 @@ impl Body {
             return Err(Error::invalid("prompt", why));
         }
         let asked = (0..choices).map(|index| Asked {
+            door: Door::Http,
             request_id: if choices == 1 { id.to_owned() } else { format!("{id}-{index}") },
             model: self.model.clone(),
             prompt: prompts[index / n].clone(),
@@ -189,8 +190,12 @@ impl Body {
 
     /// Chats say `logprobs: true, top_logprobs: n`, completions `logprobs: n`.
     fn top_logprobs(&self, kind: Kind) -> Result<Option<i64>, Error> {
+        let most = i64::from(sampling::MAX_LOGPROBS);
         match (kind, &self.logprobs, self.top_logprobs) {
             (_, None | Some(LogprobsBody::Flag(false)), None) => Ok(None),
+            (Kind::Chat, Some(LogprobsBody::Flag(true)), Some(top)) if !(0..=most).contains(&top) => {
+                Err(Error::invalid("top_logprobs", format!("{top} is not from 0 to {most}")))
+            }
             (Kind::Chat, Some(LogprobsBody::Flag(true)), top) => Ok(Some(top.unwrap_or(0))),
             (Kind::Completion, Some(LogprobsBody::Top(top)), None) => Ok(Some(*top)),
             (Kind::Chat, Some(LogprobsBody::Top(_)), _) => {

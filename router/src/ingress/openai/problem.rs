@@ -5,7 +5,6 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use proto::status::reason_name;
-use proto::v1::ErrorReason;
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -29,18 +28,13 @@ pub(super) fn response(error: &Error) -> Response {
 /// `{"error": ...}`.
 pub(super) fn body(error: &Error) -> Value {
     let fault = error.fault();
-    let code = match fault.reason {
-        ErrorReason::UnknownModel => "model_not_found".to_owned(),
-        ErrorReason::ContextLength => "context_length_exceeded".to_owned(),
-        reason => reason_name(reason).to_lowercase(),
-    };
-    shape(&fault.message, error.http_status(), fault.field.as_deref(), &code)
+    shape(&fault.message, error.http_status(), fault.field.as_deref(), reason_name(fault.reason))
 }
 
 pub(super) fn no_such_route(method: &Method, uri: &Uri) -> Response {
     let status = StatusCode::NOT_FOUND;
     let message = format!("there is no {method} {}", uri.path());
-    (status, Json(shape(&message, status, None, "not_found"))).into_response()
+    (status, Json(shape(&message, status, None, "NOT_FOUND"))).into_response()
 }
 
 fn shape(message: &str, status: StatusCode, param: Option<&str>, code: &str) -> Value {

@@ -97,7 +97,7 @@ async fn a_stream_that_fails_says_so() {
     let body = json!({"model": "demo", "prompt": "x", "max_tokens": 9, "stream": true});
     let events = events(&cluster, "/v1/completions", body).await;
     let error = &events.last().unwrap()["error"];
-    assert_eq!((&error["code"], &error["type"]), (&json!("worker_lost"), &json!("server_error")));
+    assert_eq!((&error["code"], &error["type"]), (&json!("WORKER_LOST"), &json!("server_error")));
     cluster.all_is_free().await;
 }
 
@@ -121,9 +121,9 @@ async fn bad_input_is_refused_by_name_and_the_next_request_works() {
         assert_eq!((status, &error["param"]), (400, &json!(field)), "{error}");
     }
     let (status, error) = refused(&cluster, path, with("model", json!("gpt"))).await;
-    assert_eq!((status, &error["code"]), (404, &json!("model_not_found")));
+    assert_eq!((status, &error["code"]), (404, &json!("UNKNOWN_MODEL")));
     let (status, error) = refused(&cluster, path, with("prompt", json!(vec![1; 65]))).await;
-    assert_eq!((status, &error["code"]), (400, &json!("context_length_exceeded")));
+    assert_eq!((status, &error["code"]), (400, &json!("CONTEXT_LENGTH")));
     let (status, error) = refused(&cluster, path, &b"{\"prompt\": \"\xff\"}"[..]).await;
     assert_eq!((status, &error["param"]), (400, &json!("body")));
     let (status, error) = refused(&cluster, path, vec![b' '; 10 << 20]).await;
