@@ -15,12 +15,14 @@ LONG = {"temperature": 0, "maxTokens": 400, "ignoreEos": True}
 TYPED = {"WORKER_LOST", "TRANSFER_FAILED", "NO_WORKER", "DRAINING", "STALE_INCARNATION"}
 
 
-def outcome(stream):
+def outcome(stream, under_way):
     """Tokens and whether the stream finished; every other end must be typed."""
     out = []
     try:
         for response in stream:
             out += response.token_ids
+            if len(out) >= 40:
+                under_way.set()
             if response.HasField("finish"):
                 return out, True
         raise AssertionError("a silent end")
@@ -29,17 +31,18 @@ def outcome(stream):
         return out, False
 
 
-def check(cluster, role, moment):
+def check(cluster, role, wait):
     client = cluster.inference()
     rng = random.Random(role)
     prompts = [[rng.randrange(6, 2000) for _ in range(900)] for _ in range(8)]
     right = [client.tokens(ids, **LONG)[0] for ids in prompts]
     victim = cluster.workers(role)[0]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        under_way = threading.Event()
         streams = [client.generate(tokens={"ids": ids}, sampling=LONG) for ids in prompts]
-        futures = [pool.submit(outcome, stream) for stream in streams]
-        killer = threading.Timer(moment, os.kill, (victim["pid"], signal.SIGKILL))
-        killer.start()
+        futures = [pool.submit(outcome, stream, under_way) for stream in streams]
+        wait(under_way)
+        os.kill(victim["pid"], signal.SIGKILL)
         for future, expected in zip(futures, right):
             out, finished = future.result(60)
             assert out == (expected if finished else expected[: len(out)]), "never wrong text"
@@ -59,8 +62,8 @@ def check(cluster, role, moment):
 
 
 def test_prefill_worker_killed(pairs):
-    check(pairs, "prefill", 0.1)
+    check(pairs, "prefill", lambda _: time.sleep(0.1))
 
 
 def test_decode_worker_killed(pairs):
-    check(pairs, "decode", 2.0)
+    check(pairs, "decode", lambda under_way: under_way.wait(60))
