@@ -33,7 +33,7 @@ def prompts(tokenizer):
     chapters, plain = held_out()
     out = []
     for i, length in enumerate(LENGTHS):
-        text = "\n\n".join(plain(chapters[(i + j) % len(chapters)]) for j in range(3))
+        text = "\n\n".join(plain(chapters[(i + j) % len(chapters)]) for j in range(3))[:4000]
         ids = tokenizer(text)["input_ids"][:length]
         out.append(("completion", tokenizer.decode(ids, skip_special_tokens=True), ids))
     for i in range(CHATS):
@@ -73,13 +73,14 @@ def main():
     records = []
     for kind, text, ids in prompts(tokenizer):
         tokens, closest, stop = continuation(model, ids, count, ends)
-        record = {"kind": kind, "text": text, "ids": ids, "greedy": tokens, "closest": closest, "stop": stop}
-        records.append(record | {"continuation": tokenizer.decode(tokens, skip_special_tokens=True)})
+        if tokens:
+            record = {"kind": kind, "prompt": text, "prompt_ids": ids, "generated_ids": tokens, "closest": closest, "stop": stop}
+            records.append(record | {"continuation": tokenizer.decode(tokens, skip_special_tokens=True)})
         print(kind, len(ids), len(tokens), stop, flush=True)
     header = {
         "source": "transformers 5.24.0, torch 2.15.0, float32, CPU",
         "note": f"a continuation ends (stop: tie) before the first position whose best two logits are closer than {TIE}",
-        "records": records,
+        "prompts": records,
     }
     text = json.dumps(header, ensure_ascii=False).replace('{"kind"', '\n{"kind"')
     (MODEL / "greedy.json").write_text(text + "\n")

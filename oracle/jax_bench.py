@@ -1,17 +1,16 @@
 """Speed of a Kimi-Linear folder under JAX's jit on this CPU, in float32: the yardstick for Tandem's own programs.
 
-    jax_bench.py ../models/tandem-demo --batches 1,4,8,16 --context 1024 --chunks 256,512
+    jax_bench.py ../models/tandem-demo --batches 1,4,8,16 --context 1024 --chunk 512
 
 Decode: one step for a batch (1 runs as 2 rows, since XLA's one-row products are a special case) at the given number of
 cached tokens, donated caches, absorbed MLA over a contiguous latent cache, greedy choice inside the program; the median
-over many steps. Prefill: one chunk of one sequence from an empty state, chunked KDA; tokens per second by the median.
+over many steps. Prefill: one sequence, a prompt of several chunks one after the other, chunked KDA; the median speed.
 `--layers unrolled|scan` picks how the layers are laid out. Prints one JSON object.
 """
 
 import argparse
 import functools
 import json
-import platform
 import statistics
 import time
 
@@ -47,16 +46,18 @@ def decode(model, batch, context, layout, repeats):
     return timed(call, (cache, tokens, position), repeats)
 
 
-def prefill(model, chunk, layout, repeats):
+def prefill(model, chunk, chunks, layout, repeats):
+    """Tokens per second of a prompt of several chunks."""
     run = jax.jit(functools.partial(model.prefill, layout=layout), donate_argnums=1)
     weights = model.weights(layout)
-    ids = np.random.default_rng(0).integers(6, model.config["vocab_size"], (1, chunk)).astype(np.int32)
+    ids = np.random.default_rng(0).integers(6, model.config["vocab_size"], (chunks, 1, chunk)).astype(np.int32)
 
     def call(cache):
-        cache, _ = run(weights, cache, ids)
+        for i, part in enumerate(ids):
+            cache, _ = run(weights, cache, part, np.int32(i * chunk))
         return cache
 
-    return chunk / timed(call, model.empty(1, chunk), repeats)
+    return chunk * chunks / timed(call, model.empty(1, chunk * chunks), repeats)
 
 
 def check(model, path, layout):
@@ -68,7 +69,7 @@ def check(model, path, layout):
         prompts = [p for p in json.load(f)["prompts"] if len(p["ids"]) % jax_model.TILE == 0]
     for prompt in prompts:
         length = len(prompt["ids"])
-        cache, token = run(weights, model.empty(1, 512), np.array([prompt["ids"]], np.int32))
+        cache, token = run(weights, model.empty(1, 512), np.array([prompt["ids"]], np.int32), np.int32(0))
         got = [int(token[0])]
         for i in range(len(prompt["greedy"]) - 1):
             cache, token = step(weights, cache, token, np.array([length + i], np.int32))
@@ -84,9 +85,10 @@ def numbers(text):
 def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("folder")
-    args.add_argument("--batches", type=numbers, default=[1, 4, 8, 16])
-    args.add_argument("--context", type=int, default=1024)
-    args.add_argument("--chunks", type=numbers, default=[256, 512])
+    args.add_argument("--batches", type=numbers, default=[2, 4, 8, 16])
+    args.add_argument("--context", type=int, default=256)
+    args.add_argument("--chunk", type=int, default=256)
+    args.add_argument("--chunks", type=int, default=8, help="chunks of the prompt that prefill reads")
     args.add_argument("--layers", choices=["unrolled", "scan"], default="unrolled")
     args.add_argument("--repeats", type=int, default=60)
     args.add_argument("--check", metavar="EXPECTED_JSON", help="compare with a fixture instead of measuring")
@@ -95,20 +97,15 @@ def main():
     if args.check:
         print(check(model, args.check, args.layers), "prompts agree")
         return
+    steps = {str(b): decode(model, b, args.context, args.layers, args.repeats) for b in args.batches}
     report = {
         "jax": jax.__version__,
-        "cpu": platform.processor() or platform.machine(),
         "layers": args.layers,
         "context": args.context,
-        "decode": [],
-        "prefill": [],
+        "decode_step_seconds": steps,
+        "prefill_chunk_tokens": args.chunk,
+        "prefill_tokens_per_second": prefill(model, args.chunk, args.chunks, args.layers, max(args.repeats // 8, 5)),
     }
-    for batch in args.batches:
-        seconds = decode(model, batch, args.context, args.layers, args.repeats)
-        report["decode"].append({"batch": batch, "step_seconds": seconds, "tokens_per_second": batch / seconds})
-    for chunk in args.chunks:
-        speed = prefill(model, chunk, args.layers, max(args.repeats // 4, 5))
-        report["prefill"].append({"chunk": chunk, "tokens_per_second": speed})
     print(json.dumps(report, indent=1))
 
 

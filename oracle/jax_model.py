@@ -237,16 +237,18 @@ class Model:
         cache = cache | {"state": cache["state"].at[index].set(state), "tail": cache["tail"].at[index].set(window[:, -3:])}
         return self.finish(w, o, gate), cache
 
-    def prefill(self, weights, cache, ids, layout):
-        """ids [B,T] from an empty cache -> (cache, next tokens [B])."""
+    def prefill(self, weights, cache, ids, position, layout):
+        """A chunk ids [B,T] behind `position` cached tokens -> (cache, next tokens [B])."""
         t, rank = ids.shape[1], self.config["kv_lora_rank"]
 
         def mla(w, cache, index, x):
             q, line = self.mla_parts(w, x)
-            scores = jnp.einsum("bthr,blr->bhtl", q, line)
-            scores = jnp.where(jnp.tril(jnp.ones((t, t), bool)), scores, -jnp.inf)
-            read = jnp.einsum("bhtl,blr->bthr", jax.nn.softmax(scores), line[..., :rank])
-            return self.mla_out(w, read), cache | {"latent": cache["latent"].at[index, :, :t].set(line)}
+            latent = jax.lax.dynamic_update_slice(cache["latent"], line[None], (index, 0, position, 0))
+            lines = latent[index]
+            scores = jnp.einsum("bthr,blr->bhtl", q, lines)
+            seen = jnp.arange(lines.shape[1]) <= position + jnp.arange(t)[:, None]
+            read = jnp.einsum("bhtl,blr->bthr", jax.nn.softmax(jnp.where(seen, scores, -jnp.inf)), lines[..., :rank])
+            return self.mla_out(w, read), cache | {"latent": latent}
 
         x, cache = self.run(weights, cache, weights["embed"][ids], self.kda_chunk, mla, layout)
         return cache, jnp.argmax(x[:, -1] @ weights["head"], -1).astype(jnp.int32)
