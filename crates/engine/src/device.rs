@@ -22,8 +22,13 @@ pub trait Device {
 
     /// Writes latents f32 `[latent_layers, tokens, latent_width]` of the positions from `first` on to the lease's pages.
     /// All of them lie within the lease.
-    fn import_latents(&mut self, lease: &Lease, first: u32, tokens: u32, latents: &[f32])
-    -> Result<(), DeviceFault>;
+    fn import_latents(
+        &mut self,
+        lease: &Lease,
+        first: u32,
+        tokens: u32,
+        latents: &[f32],
+    ) -> Result<(), DeviceFault>;
 
     /// Writes a slot's recurrent state and conv tails.
     fn import_state(&mut self, slot: SlotId, state: &SlotState) -> Result<(), DeviceFault>;
@@ -89,7 +94,7 @@ pub struct Rows {
     /// B: a batch size of the ladder.
     pub batch: u32,
     /// Changes whenever anything but `tokens` and `positions` changed since the last step, so that a device can keep the
-    /// rest in place. While it stays, `tokens` are those drawn in the last step and `positions` have grown by 1.
+    /// rest in place.
     pub composition: u64,
     /// s32 `[B]`: the tokens to consume.
     pub tokens: Vec<i32>,

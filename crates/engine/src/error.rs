@@ -164,7 +164,9 @@ impl Error {
         match self {
             Self::NoRoom(no_room) if !no_room.may_pass() => Retry::Elsewhere,
             Self::NoRoom(_) | Self::QueueFull { .. } => Retry::Later,
-            Self::NotFinite { .. } | Self::StateLost | Self::Device { .. } | Self::Stopped => Retry::Elsewhere,
+            Self::NotFinite { .. } | Self::StateLost | Self::Device { .. } | Self::Stopped => {
+                Retry::Elsewhere
+            }
             Self::EmptyPrompt
             | Self::TooLong { .. }
             | Self::UnknownToken { .. }

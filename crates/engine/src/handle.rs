@@ -48,10 +48,11 @@ impl Shared {
 
     fn check_length(&self, field: &'static str, tokens: usize) -> Result<u32, Error> {
         let context = self.facts.ladder.context;
-        u32::try_from(tokens)
-            .ok()
-            .filter(|tokens| *tokens <= context)
-            .ok_or(Error::TooLong { field, tokens: tokens as u64, context })
+        u32::try_from(tokens).ok().filter(|tokens| *tokens <= context).ok_or(Error::TooLong {
+            field,
+            tokens: tokens as u64,
+            context,
+        })
     }
 }
 

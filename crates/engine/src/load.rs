@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use statepool::Pool;
+
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +28,20 @@ pub struct Load {
     pub decode_tokens_per_second: f64,
     /// Seconds a decode step takes, recently; 0 before the first.
     pub decode_step_seconds: f64,
+}
+
+impl Load {
+    /// With nothing to do.
+    pub(crate) fn idle(pool: &Pool) -> Self {
+        let shape = pool.shape();
+        Self {
+            free_pages: pool.free_pages(),
+            pages: shape.pages,
+            free_slots: pool.free_slots(),
+            slots: shape.slots,
+            ..Self::default()
+        }
+    }
 }
 
 /// An exponentially weighted mean of tokens per second and seconds per step.

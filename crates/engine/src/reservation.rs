@@ -64,20 +64,15 @@ impl Reservation {
     ) -> Result<(), Error> {
         let latents = latents.into();
         let state = &self.shared.facts.state;
-        check_count(
-            "latents",
-            tokens as usize * state.latent_layers * state.latent_width,
-            latents.len(),
-        )?;
+        check_count("latents", tokens as usize * state.latent_layers * state.latent_width, latents.len())?;
         let end = self.end_of("latents", first_position, tokens)?;
         if tokens == 0 {
             return Ok(());
         }
         let lease = Arc::clone(&self.lease);
         let first = first_position;
-        let epoch = self
-            .import(|reply| Command::ImportLatents { lease, first, tokens, latents, reply })
-            .await?;
+        let epoch =
+            self.import(|reply| Command::ImportLatents { lease, first, tokens, latents, reply }).await?;
         let mut imported = self.imported();
         imported.enter(epoch);
         imported.latents.add(first, end);
@@ -152,10 +147,11 @@ impl Reservation {
 
     fn end_of(&self, field: &'static str, first: u32, tokens: u32) -> Result<u32, Error> {
         let end = u64::from(first) + u64::from(tokens);
-        u32::try_from(end)
-            .ok()
-            .filter(|end| *end <= self.tokens)
-            .ok_or(Error::BeyondReservation { field, end, capacity: self.tokens })
+        u32::try_from(end).ok().filter(|end| *end <= self.tokens).ok_or(Error::BeyondReservation {
+            field,
+            end,
+            capacity: self.tokens,
+        })
     }
 
     fn imported(&self) -> MutexGuard<'_, Imported> {

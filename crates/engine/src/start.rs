@@ -62,7 +62,7 @@ impl Engine {
             })
         };
         metrics.watch(&pool);
-        let (load_sender, load) = watch::channel(Load::default());
+        let (load_sender, load) = watch::channel(Load::idle(&pool));
         let steps = StepLoop::new(device, pool.clone(), commands, limits, metrics, load_sender);
         let thread = std::thread::Builder::new().name("device".to_owned()).spawn(move || steps.run())?;
         let shared = Shared {

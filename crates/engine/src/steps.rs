@@ -203,19 +203,15 @@ impl<D: Device> StepLoop<D> {
     }
 
     fn publish(&self) {
-        let shape = self.pool.shape();
         let running = self.prompts.running() + self.answers.running();
         let load = Load {
-            free_pages: self.pool.free_pages(),
-            pages: shape.pages,
-            free_slots: self.pool.free_slots(),
-            slots: shape.slots,
             waiting: u32::try_from(self.prompts.waiting()).unwrap_or(u32::MAX),
             running: u32::try_from(running).unwrap_or(u32::MAX),
             queued_tokens: self.prompts.queued_tokens(),
             prefill_tokens_per_second: self.prefill_rate.tokens_per_second(),
             decode_tokens_per_second: self.decode_rate.tokens_per_second(),
             decode_step_seconds: self.decode_rate.step_seconds(),
+            ..Load::idle(&self.pool)
         };
         self.load.send_if_modified(|known| {
             let changed = *known != load;

@@ -186,9 +186,6 @@ impl Prefill {
 }
 
 /// Smaller goes first: higher priority, then the nearer deadline (none is the farthest), then age.
-fn rank(
-    sequence: SequenceId,
-    ask: &Ask,
-) -> (std::cmp::Reverse<Priority>, bool, Option<Instant>, SequenceId) {
+fn rank(sequence: SequenceId, ask: &Ask) -> (std::cmp::Reverse<Priority>, bool, Option<Instant>, SequenceId) {
     (std::cmp::Reverse(ask.priority), ask.deadline.is_none(), ask.deadline, sequence)
 }

@@ -68,9 +68,8 @@ impl Arrays {
 
     /// Whether every array still has its contents. Waits for what runs.
     pub(super) fn are_whole(&self) -> bool {
-        let whole = |buffer: &Buffer| {
-            !buffer.is_deleted() && buffer.ready().and_then(|ready| ready.wait()).is_ok()
-        };
+        let whole =
+            |buffer: &Buffer| !buffer.is_deleted() && buffer.ready().and_then(|ready| ready.wait()).is_ok();
         self.buffers.len() == StateArray::ALL.len() && self.buffers.iter().all(whole)
     }
 }

@@ -67,8 +67,10 @@ impl PluginDevice {
             (Input::SampleReals, &reals),
         ];
         let outputs = self.call(Key::Prefill(chunk.length), &inputs)?;
-        let latents = outputs.read(Output::ChunkLatents)?;
-        let latents = self.window(latents, length, 0, valid, valid);
+        let mut latents = outputs.read(Output::ChunkLatents)?;
+        if valid < length {
+            latents = self.window(&latents, length, 0, valid, valid);
+        }
         let mut done = ChunkDone { latents, draws: None };
         if chunk.ends_prompt {
             done.draws = Some(Draws {
@@ -152,7 +154,6 @@ impl PluginDevice {
         tokens: u32,
         latents: &[f32],
     ) -> Result<(), Error> {
-        let state = self.facts.state;
         let table = self.page_table(lease)?;
         let mut done = 0;
         while done < tokens {
@@ -163,10 +164,9 @@ impl PluginDevice {
                 self.place.put(latents, &self.chunk_dims(length))?
             } else {
                 let (from, rows) = (done as usize, piece as usize);
-                let values = self.window(latents.to_vec(), tokens as usize, from, rows, length as usize);
+                let values = self.window(latents, tokens as usize, from, rows, length as usize);
                 self.place.put(&values, &self.chunk_dims(length))?
             };
-            debug_assert_eq!(latents.len(), tokens as usize * state.latent_layers * state.latent_width);
             let start = self.place.put_scalar(first + done)?;
             let valid = self.place.put_scalar(piece)?;
             let inputs = [
@@ -188,8 +188,7 @@ impl PluginDevice {
         let dims = [shape.recurrent_layers, 3, shape.tail_rows, shape.tail_width];
         let tails = self.place.put(&state.tails, &dims.map(|dim| dim as i64))?;
         let slot = self.place.put_scalar(slot.0)?;
-        let inputs =
-            [(Input::Slot, &slot), (Input::SlotRecurrent, &recurrent), (Input::SlotTails, &tails)];
+        let inputs = [(Input::Slot, &slot), (Input::SlotRecurrent, &recurrent), (Input::SlotTails, &tails)];
         self.call(Key::ImportSlot, &inputs)?;
         Ok(())
     }
@@ -217,10 +216,7 @@ impl PluginDevice {
 
     /// Of latents f32 `[layers, tokens, width]` the tokens from `from` on, `count` of them, as `[layers, length, width]` with
     /// zeros at the end.
-    fn window(&self, latents: Vec<f32>, tokens: usize, from: usize, count: usize, length: usize) -> Vec<f32> {
-        if (from, count, length) == (0, tokens, tokens) {
-            return latents;
-        }
+    fn window(&self, latents: &[f32], tokens: usize, from: usize, count: usize, length: usize) -> Vec<f32> {
         let width = self.facts.state.latent_width;
         let mut cut = Vec::with_capacity(self.facts.state.latent_layers * length * width);
         for layer in latents.chunks_exact((tokens * width).max(1)) {

@@ -104,8 +104,7 @@ impl Prompts {
         if !prompt.job.sampling.needs_slot_rows() {
             return Ok(());
         }
-        let rows =
-            SlotRows { seen: &prompt.job.prompt, counts: &[], bias: &prompt.job.sampling.logit_bias };
+        let rows = SlotRows { seen: &prompt.job.prompt, counts: &[], bias: &prompt.job.sampling.logit_bias };
         let done = device.set_sampling(lease.slot(), &rows);
         self.fail_if(sequence, done)
     }

@@ -8,8 +8,8 @@ use tokio::time::timeout;
 
 use crate::fake::{FakeDevice, Script, expected};
 use crate::{
-    DecodeEvent, DecodeJob, EndReason, Engine, EngineHandle, Error, GenerateEvent, GenerateJob, Limits, Metrics,
-    PrefillEvent, PrefillJob, Role,
+    DecodeEvent, DecodeJob, EndReason, Engine, EngineHandle, Error, GenerateEvent, GenerateJob, Limits,
+    Metrics, PrefillEvent, PrefillJob, Role,
 };
 
 mod faults;
@@ -55,7 +55,7 @@ impl Rig {
         let free = |load: crate::Load| load.free_pages == load.pages && load.free_slots == load.slots;
         for _ in 0..500 {
             let load = self.handle().load();
-            if load.slots > 0 && free(load) && load.running + load.waiting == 0 {
+            if free(load) && load.running + load.waiting == 0 {
                 let mut text = String::new();
                 encode(&mut text, &self.registry).unwrap();
                 for gauge in ["pages", "slots", "checkpoints"] {

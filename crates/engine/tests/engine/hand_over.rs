@@ -1,8 +1,6 @@
 //! One engine prefills, another with other pages, chunks and slots decodes.
 
-use engine::{
-    DecodeEvent, DecodeJob, EndReason, Engine, Error, Metrics, PrefillEvent, PrefillJob, Role,
-};
+use engine::{DecodeEvent, DecodeJob, EndReason, Engine, Error, Metrics, PrefillEvent, PrefillJob, Role};
 use programs::ShapeLadder;
 use prometheus_client::registry::Registry;
 
@@ -69,7 +67,8 @@ async fn a_sequence_goes_on_where_the_other_engine_left_it() {
 
 #[test]
 fn what_can_not_be_served_is_named_at_the_start() {
-    let start = |config| Engine::start(config, Metrics::register(&mut Registry::default()), |_| {}).unwrap_err();
+    let start =
+        |config| Engine::start(config, Metrics::register(&mut Registry::default()), |_| {}).unwrap_err();
     let mut folder = config(FIXTURE, Role::Both, ladder());
     folder.model_dir = fixture("nothing-here");
     let error = start(folder);

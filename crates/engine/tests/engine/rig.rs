@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use engine::{Engine, EngineConfig, EngineHandle, GenerateEvent, GenerateJob, Limits, Metrics, Progress, Role};
+use engine::{
+    Engine, EngineConfig, EngineHandle, GenerateEvent, GenerateJob, Limits, Metrics, Progress, Role,
+};
 use programs::ShapeLadder;
 use programs::sampling::Sampling;
 use prometheus_client::encoding::text::encode;
@@ -87,7 +89,9 @@ impl Rig {
         let late = Instant::now() + Duration::from_secs(1);
         loop {
             let load = handle.load();
-            if (load.free_pages, load.free_slots) == (load.pages, load.slots) && load.running + load.waiting == 0 {
+            if (load.free_pages, load.free_slots) == (load.pages, load.slots)
+                && load.running + load.waiting == 0
+            {
                 break;
             }
             assert!(Instant::now() < late, "still held: {load:?}");

@@ -81,7 +81,8 @@ async fn a_command_under_way_keeps_its_pages() {
     let busy = handle.prefill(prefill(&prompt(1, 4), &sampling(1, 1))).unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
     let reservation = handle.reserve(8).unwrap();
-    let import = tokio::time::timeout(Duration::from_millis(1), reservation.import_latents(0, 8, vec![0.0; 16]));
+    let import =
+        tokio::time::timeout(Duration::from_millis(1), reservation.import_latents(0, 8, vec![0.0; 16]));
     assert!(import.await.is_err(), "the import ran during a step");
     drop(reservation);
     assert_eq!(handle.load().free_slots, 10, "pages free while an import to them is queued");
