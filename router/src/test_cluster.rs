@@ -2,7 +2,7 @@
 //!
 //! Output token `i` of every request is the letter `a + i`; faults are set per worker and last until changed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use proto::v1::{
 };
 use telemetry::Meters;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tonic::{Request, Response, Status, service::Routes};
 
 use crate::{Config, Deps, Limits, Model, Router};
@@ -54,6 +55,8 @@ pub(crate) enum Ill {
 pub(crate) struct Worker {
     name: String,
     ill: Arc<Mutex<Ill>>,
+    /// Tickets whose state has been handed over, by all workers.
+    handed: watch::Sender<HashSet<String>>,
     /// By ticket: prompt length and most tokens.
     held: Arc<Mutex<HashMap<String, (u32, u32)>>>,
     record: WorkerRecord,
@@ -79,11 +82,12 @@ impl Cluster {
             Deps { members: registry.watch(), meters: Meters::new(), drain: drain.clone(), seed: || 7 };
         let router = Router::build(model, config, deps);
         let mut workers = Vec::new();
+        let handed = watch::Sender::default();
         for index in 0..prefill {
-            workers.push(Worker::start(Role::Prefill, format!("p{index}"), &registry).await);
+            workers.push(Worker::start(Role::Prefill, format!("p{index}"), &registry, &handed).await);
         }
         for index in 0..decode {
-            workers.push(Worker::start(Role::Decode, format!("d{index}"), &registry).await);
+            workers.push(Worker::start(Role::Decode, format!("d{index}"), &registry, &handed).await);
         }
         Self { router, registry, drain, workers }
     }
@@ -124,12 +128,18 @@ impl Cluster {
 }
 
 impl Worker {
-    async fn start(role: Role, name: String, registry: &InMemory) -> Self {
+    async fn start(
+        role: Role,
+        name: String,
+        registry: &InMemory,
+        handed: &watch::Sender<HashSet<String>>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let record = record(role, &name, listener.local_addr().unwrap().to_string());
         let worker = Self {
             name,
             ill: Arc::new(Mutex::new(Ill::Not)),
+            handed: handed.clone(),
             held: Arc::default(),
             record,
             seat: Arc::default(),
@@ -225,9 +235,17 @@ impl Prefill for Worker {
             Event::HandedOver(HandedOver::default()),
         ];
         let events = events.into_iter().map(|event| PrefillResponse { event: Some(event) }).collect();
-        let ticket = format!("prefill {}", request.request_id);
+        let ticket = request.ticket.unwrap_or_default().id;
         self.held.lock().unwrap().insert(ticket.clone(), (total_tokens, 0));
-        Ok(Response::new(self.spoilt(events, Held { worker: self.clone(), ticket })))
+        let (handed, to) = (self.handed.clone(), ticket.clone());
+        let events = self.spoilt(events, Held { worker: self.clone(), ticket }).inspect(move |event| {
+            if let Ok(PrefillResponse { event: Some(Event::HandedOver(_)) }) = event {
+                handed.send_modify(|tickets| {
+                    tickets.insert(to.clone());
+                });
+            }
+        });
+        Ok(Response::new(Box::pin(events)))
     }
 }
 
@@ -265,7 +283,14 @@ impl Decode for Worker {
         }
         events.push(Event::Ended(Ended { reason: reason.into(), ..Ended::default() }));
         let events = events.into_iter().map(|event| RunResponse { event: Some(event) }).collect();
-        Ok(Response::new(self.spoilt(events, Held { worker: self.clone(), ticket })))
+        let mut handed = self.handed.subscribe();
+        let committed = ticket.clone();
+        let events = self.spoilt(events, Held { worker: self.clone(), ticket });
+        let wait = async move {
+            handed.wait_for(|tickets| tickets.contains(&committed)).await.unwrap();
+            events
+        };
+        Ok(Response::new(Box::pin(stream::once(wait).flatten())))
     }
 
     async fn release(&self, request: Request<ReleaseRequest>) -> Result<Response<ReleaseResponse>, Status> {
