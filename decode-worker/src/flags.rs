@@ -6,6 +6,8 @@ use serde::Serialize;
 #[derive(Clone, Debug, clap::Parser, Serialize)]
 #[command(name = "tandem-decode-worker", version)]
 #[serde(rename_all = "kebab-case")]
+// the flattened flags have a group of this name
+#[group(skip)]
 pub struct Flags {
     /// What both worker roles have
     #[command(flatten)]

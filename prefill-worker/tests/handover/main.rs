@@ -67,8 +67,8 @@ async fn a_caller_that_leaves_frees_both_workers_within_a_second() {
     rig.slow(Duration::from_millis(30));
     // before the transfer, during it, and while tokens are drawn
     for events in [0, 1, 2, 3] {
-        let ticket = rig.reserve(40, 200).await.unwrap();
-        let (mut prefill, mut decode) = rig.begin(&prompt(40), 200, &ticket).await;
+        let ticket = rig.reserve(40, 80).await.unwrap();
+        let (mut prefill, mut decode) = rig.begin(&prompt(40), 80, &ticket).await;
         for _ in 0..events {
             prefill.message().await.unwrap().unwrap();
         }
@@ -183,9 +183,9 @@ async fn a_drained_worker_finishes_what_runs() {
     let ticket = rig.reserve(40, 10).await.unwrap();
     let (prefill, decode) = rig.begin(&prompt(40), 10, &ticket).await;
     rig.drain();
+    assert_eq!(rig.reserve(10, 5).await.unwrap_err().reason, ErrorReason::Draining);
     let (prefilled, decoded) = rig::collect(prefill, decode).await;
     assert_eq!(rig::tokens(prefilled.unwrap(), decoded.unwrap()).len(), 10);
-    assert_eq!(rig.reserve(10, 5).await.unwrap_err().reason, ErrorReason::Draining);
     rig.ended().await;
 }
 

@@ -24,19 +24,19 @@ use tonic::Streaming;
 use tonic::transport::Channel;
 use worker::{Serving, Shell};
 
-pub const VOCABULARY: usize = 1000;
-pub const SLOTS: u32 = 8;
+pub(crate) const VOCABULARY: usize = 1000;
+pub(crate) const SLOTS: u32 = 8;
 
 /// Other page lengths than the prefill side's.
 fn ladder(page_tokens: u32, pages: u32) -> ShapeLadder {
     ShapeLadder { chunks: vec![2, 8], batches: vec![2, 4, 8], context: 128, page_tokens, pages, slots: SLOTS }
 }
 
-pub fn sampling(max_tokens: u32) -> proto::v1::Sampling {
+pub(crate) fn sampling(max_tokens: u32) -> proto::v1::Sampling {
     proto::sampling::message(&asked(max_tokens))
 }
 
-pub fn asked(max_tokens: u32) -> Sampling {
+pub(crate) fn asked(max_tokens: u32) -> Sampling {
     let mut sampling = Sampling::default();
     sampling.max_tokens = Some(max_tokens);
     sampling.seed = 42;
@@ -44,12 +44,12 @@ pub fn asked(max_tokens: u32) -> Sampling {
 }
 
 /// Another prompt for every length.
-pub fn prompt(length: u32) -> Vec<u32> {
+pub(crate) fn prompt(length: u32) -> Vec<u32> {
     (0..length).map(|at| (at * 37 + length * 101) % VOCABULARY as u32).collect()
 }
 
-pub struct Rig {
-    pub prefill_device: Script,
+pub(crate) struct Rig {
+    pub(crate) prefill_device: Script,
     decode_device: Script,
     engines: [EngineHandle; 2],
     meters: [Meters; 2],
@@ -77,11 +77,11 @@ async fn side(role: Role, ladder: ShapeLadder, flags: &worker::Flags) -> Side {
 }
 
 impl Rig {
-    pub async fn start() -> Rig {
+    pub(crate) async fn start() -> Rig {
         Rig::with_lease(10_000).await
     }
 
-    pub async fn with_lease(millis: u64) -> Rig {
+    pub(crate) async fn with_lease(millis: u64) -> Rig {
         let lease = format!("--reservation-lease={millis}");
         // nobody listens there: the workers go on trying to join
         let common = ["worker", "--model=none", "--router=127.0.0.1:9", "--grace=5"];
@@ -119,26 +119,26 @@ impl Rig {
         Rig { prefill_device, decode_device, engines, meters, incarnations, drains, workers, prefill, decode }
     }
 
-    pub fn slow(&self, step: Duration) {
+    pub(crate) fn slow(&self, step: Duration) {
         self.prefill_device.slow(step);
         self.decode_device.slow(step);
     }
 
-    pub fn drain(&self) {
+    pub(crate) fn drain(&self) {
         self.drains.iter().for_each(Drain::begin);
     }
 
-    pub async fn ended(self) {
+    pub(crate) async fn ended(self) {
         for worker in self.workers {
             tokio::time::timeout(Duration::from_secs(10), worker).await.expect("drained in time").unwrap();
         }
     }
 
-    pub async fn reserve(&self, prompt: u32, max: u32) -> Result<Ticket, Fault> {
+    pub(crate) async fn reserve(&self, prompt: u32, max: u32) -> Result<Ticket, Fault> {
         self.reserve_with(prompt, max, |_| {}).await
     }
 
-    pub async fn reserve_with(
+    pub(crate) async fn reserve_with(
         &self,
         prompt: u32,
         max: u32,
@@ -159,7 +159,7 @@ impl Rig {
             .map_err(|status| Fault::from_status(&status))
     }
 
-    pub async fn release(&self, ticket: &Ticket) {
+    pub(crate) async fn release(&self, ticket: &Ticket) {
         let message = ReleaseRequest {
             request_id: "r".to_owned(),
             attempt: 0,
@@ -169,7 +169,7 @@ impl Rig {
         self.decode.clone().release(message).await.unwrap();
     }
 
-    pub async fn begin(
+    pub(crate) async fn begin(
         &self,
         prompt: &[u32],
         max: u32,
@@ -178,7 +178,7 @@ impl Rig {
         self.begin_with(prompt, sampling(max), ticket).await
     }
 
-    pub async fn begin_with(
+    pub(crate) async fn begin_with(
         &self,
         prompt: &[u32],
         sampling: proto::v1::Sampling,
@@ -222,7 +222,7 @@ impl Rig {
     }
 
     /// Runs one prompt on a reserved ticket to both ends.
-    pub async fn run(
+    pub(crate) async fn run(
         &self,
         prompt: &[u32],
         max: u32,
@@ -236,7 +236,7 @@ impl Rig {
         }
     }
 
-    pub async fn generate(
+    pub(crate) async fn generate(
         &self,
         prompt: &[u32],
         max: u32,
@@ -246,7 +246,7 @@ impl Rig {
     }
 
     /// Waits until neither worker holds anything.
-    pub async fn idle(&self) {
+    pub(crate) async fn idle(&self) {
         while !self.holds_nothing() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -260,7 +260,7 @@ impl Rig {
         engines && self.meters.iter().all(|meters| held(&meters.text()).all(|value| value == 0))
     }
 
-    pub async fn all_given_back(self) {
+    pub(crate) async fn all_given_back(self) {
         let idle = tokio::time::timeout(Duration::from_secs(5), self.idle()).await;
         assert!(idle.is_ok(), "{}", self.meters.each_ref().map(Meters::text).concat());
         self.drain();
@@ -286,7 +286,7 @@ async fn prefill_events(mut stream: Streaming<PrefillResponse>) -> Result<Vec<Pr
     }
 }
 
-pub async fn collect(
+pub(crate) async fn collect(
     prefill: Streaming<PrefillResponse>,
     mut decode: Streaming<RunResponse>,
 ) -> (Result<Vec<Prefilled>, Fault>, Result<Vec<Decoded>, Fault>) {
@@ -304,7 +304,7 @@ pub async fn collect(
 }
 
 /// All tokens, positions checked.
-pub fn tokens(prefilled: Vec<Prefilled>, decoded: Vec<Decoded>) -> Vec<u32> {
+pub(crate) fn tokens(prefilled: Vec<Prefilled>, decoded: Vec<Decoded>) -> Vec<u32> {
     let mut tokens = Vec::new();
     let mut prompt = 0;
     for event in prefilled {
