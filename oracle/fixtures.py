@@ -19,18 +19,19 @@ GREEDY = 64
 TIE = 2e-3
 
 FIVE = ["kda"] * 3 + ["mla"] + ["kda"]
-FOLDED = (["kda"] * 3 + ["mla"]) * 2
+EIGHT = (["kda"] * 3 + ["mla"]) * 2
+PAIRS = ["kda"] * 2 + ["kda", "mla"] * 3
 
 # Per fixture: what differs from `published()`, the spelling of names on disk, and how fast the state decays.
 FIXTURES = {
     "five-published": dict(seed=1, layers=FIVE, naming="published"),
     "five-saved": dict(seed=2, layers=FIVE, naming="saved", routed_scaling_factor=1.0),
     "five-module": dict(seed=3, layers=FIVE, naming="module", num_shared_experts=2, model_max_length=512),
-    "folded": dict(seed=4, layers=FOLDED, hidden_size=32, eos_token_id=[2, 5]),
+    "folded": dict(seed=4, layers=EIGHT, hidden_size=32, first_k_dense_replace=0, eos_token_id=[2, 5]),
     "no-shared": dict(seed=5, layers=FIVE, hidden_size=32, num_shared_experts=0, num_experts_per_token=3, routed_scaling_factor=1.7),
     "wide-head": dict(seed=6, layers=["kda", "mla"], hidden_size=32, kda=(2, 128)),
     "strong-decay": dict(seed=7, layers=FIVE, hidden_size=32, decay=(1.5, 2.0)),
-    "no-decay": dict(seed=8, layers=FOLDED, hidden_size=32, decay=(-3.0, -4.0), first_k_dense_replace=2),
+    "no-decay": dict(seed=8, layers=PAIRS, hidden_size=32, decay=(-3.0, -4.0), first_k_dense_replace=2),
     "query-rank": dict(seed=9, layers=["kda", "mla", "mla", "kda"], q_lora_rank=24, moe_renormalize=False, qk_rope_head_dim=4, v_head_dim=12),
 }  # fmt: skip
 

@@ -109,6 +109,8 @@ class Model:
         if layout == "unrolled":
             return ends | {"layers": self.layers}
         before, period, repeats = self.groups()
+        if not repeats:
+            raise SystemExit("no group of layers repeats up to the end: nothing to scan over")
         stacked = [
             jax.tree.map(lambda *x: jnp.stack(x), *[self.layers[before + r * period + p] for r in range(repeats)]) for p in range(period)
         ]
