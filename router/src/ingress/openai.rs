@@ -18,9 +18,11 @@ use futures::future::try_join_all;
 use serde_json::{Value, json};
 use tracing::info_span;
 
+use crate::admission::Arrival;
 use crate::error::Error;
 use crate::journey::Router;
 use answer::{Frame, Kind};
+use body::Plan;
 
 const REQUEST_ID: &str = "x-request-id";
 
@@ -78,10 +80,9 @@ async fn generate(
     let span = info_span!("generate", door = "http", request = %id);
     telemetry::propagate::from_headers(&span, headers);
     let arrival = router.arrival(span, None);
-    let text = tokio::time::timeout_at(arrival.deadline, body::read(body))
-        .await
-        .map_err(|_| Error::Deadline { stage: "the body was read" })??;
-    let plan = body::parse(&text)?.plan(kind, &id, router.fresh_seed())?;
+    let plan = read_plan(&router, kind, &id, &arrival, body).await.inspect_err(|error| {
+        router.metrics.refused(error);
+    })?;
     let starts = plan.asked.into_iter().map(|asked| router.generate(asked, arrival.clone()));
     let choices = try_join_all(starts).await?;
     let frame = Frame::new(kind, &id, &router.model.name, plan.choices_per_prompt);
@@ -93,6 +94,19 @@ async fn generate(
         response.headers_mut().insert(REQUEST_ID, value);
     }
     Ok(response)
+}
+
+async fn read_plan(
+    router: &Router,
+    kind: Kind,
+    id: &str,
+    arrival: &Arrival,
+    body: HttpBody,
+) -> Result<Plan, Error> {
+    let text = tokio::time::timeout_at(arrival.deadline, body::read(body))
+        .await
+        .map_err(|_| Error::Deadline { stage: "the body was read" })??;
+    body::parse(&text)?.plan(kind, id, router.fresh_seed())
 }
 
 /// The client's own id for the request, or a fresh one.
