@@ -41,19 +41,16 @@ impl Fold {
     pub fn layers_at(&self, place: Place) -> Vec<usize> {
         match place {
             Place::Inline(layer) => vec![layer],
-            Place::Repeated(member) => (0..self.repeats)
-                .map(|r| self.prefix + r * self.period + member)
-                .collect(),
+            Place::Repeated(member) => {
+                (0..self.repeats).map(|r| self.prefix + r * self.period + member).collect()
+            }
         }
     }
 
     /// The bodies of a folded program in the order they first run.
     pub fn places(&self) -> impl Iterator<Item = Place> + use<> {
         let group = (0..self.period).map(Place::Repeated);
-        (0..self.prefix)
-            .map(Place::Inline)
-            .chain(group)
-            .chain(self.suffix_layers().map(Place::Inline))
+        (0..self.prefix).map(Place::Inline).chain(group).chain(self.suffix_layers().map(Place::Inline))
     }
 
     /// Indices of the layers after the repeated group.
@@ -68,28 +65,16 @@ impl Fold {
 #[must_use]
 pub fn fold<T: PartialEq>(layers: &[T]) -> Fold {
     let n = layers.len();
-    let mut best = Fold {
-        prefix: n,
-        period: 0,
-        repeats: 0,
-        suffix: 0,
-    };
+    let mut best = Fold { prefix: n, period: 0, repeats: 0, suffix: 0 };
     let mut best_bodies = n;
     for prefix in 0..n {
         for period in 1..=(n - prefix) / 2 {
-            let matching = (prefix + period..n)
-                .take_while(|&i| layers[i] == layers[i - period])
-                .count();
+            let matching = (prefix + period..n).take_while(|&i| layers[i] == layers[i - period]).count();
             let repeats = 1 + matching / period;
             let suffix = n - prefix - period * repeats;
             let bodies = prefix + period + suffix;
             if repeats >= 2 && bodies < best_bodies {
-                best = Fold {
-                    prefix,
-                    period,
-                    repeats,
-                    suffix,
-                };
+                best = Fold { prefix, period, repeats, suffix };
                 best_bodies = bodies;
             }
         }

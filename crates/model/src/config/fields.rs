@@ -9,9 +9,7 @@ pub(super) struct Fields {
 
 impl Fields {
     pub(super) fn new(text: &str) -> Result<Self, Error> {
-        Ok(Self {
-            map: serde_json::from_str(text)?,
-        })
+        Ok(Self { map: serde_json::from_str(text)? })
     }
 
     /// The object under `name`, empty when absent.
@@ -33,9 +31,7 @@ impl Fields {
 
     /// A positive whole number.
     pub(super) fn size(&self, names: &[&'static str]) -> Result<usize, Error> {
-        self.optional_size(names)?.ok_or(Error::Missing {
-            field: names.first().copied().unwrap_or_default(),
-        })
+        self.optional_size(names)?.ok_or(Error::Missing { field: names.first().copied().unwrap_or_default() })
     }
 
     /// A positive whole number, or `None` when absent or null.
@@ -45,11 +41,7 @@ impl Fields {
         };
         match value.as_u64().filter(|&n| n > 0 && n <= u64::from(u32::MAX >> 1)) {
             Some(n) => Ok(Some(n as usize)),
-            None => Err(unsupported(
-                name,
-                value,
-                "must be a positive whole number below 2^31",
-            )),
+            None => Err(unsupported(name, value, "must be a positive whole number below 2^31")),
         }
     }
 
@@ -66,10 +58,7 @@ impl Fields {
         let Some((name, value)) = self.find(names) else {
             return Ok(default);
         };
-        value
-            .as_f64()
-            .filter(|n| n.is_finite())
-            .ok_or_else(|| unsupported(name, value, "must be a number"))
+        value.as_f64().filter(|n| n.is_finite()).ok_or_else(|| unsupported(name, value, "must be a number"))
     }
 
     /// A truth value, or the default when absent.
@@ -77,9 +66,7 @@ impl Fields {
         let Some((name, value)) = self.find(names) else {
             return Ok(default);
         };
-        value
-            .as_bool()
-            .ok_or_else(|| unsupported(name, value, "must be true or false"))
+        value.as_bool().ok_or_else(|| unsupported(name, value, "must be true or false"))
     }
 
     /// A list of strings, or `None` when absent.
@@ -87,13 +74,8 @@ impl Fields {
         let Some((_, value)) = self.find(&[name]) else {
             return Ok(None);
         };
-        let list = value
-            .as_array()
-            .and_then(|list| list.iter().map(Value::as_str).collect());
-        list.map_or_else(
-            || Err(unsupported(name, value, "must be a list of strings")),
-            |list| Ok(Some(list)),
-        )
+        let list = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect());
+        list.map_or_else(|| Err(unsupported(name, value, "must be a list of strings")), |list| Ok(Some(list)))
     }
 
     /// A list of layer numbers, or `None` when absent.
@@ -101,11 +83,9 @@ impl Fields {
         let Some((_, value)) = self.find(&[name]) else {
             return Ok(None);
         };
-        let list = value.as_array().and_then(|list| {
-            list.iter()
-                .map(|n| n.as_u64().map(|n| n as usize))
-                .collect::<Option<Vec<_>>>()
-        });
+        let list = value
+            .as_array()
+            .and_then(|list| list.iter().map(|n| n.as_u64().map(|n| n as usize)).collect::<Option<Vec<_>>>());
         list.map_or_else(
             || Err(unsupported(name, value, "must be a list of layer numbers")),
             |list| Ok(Some(list)),
@@ -145,9 +125,5 @@ impl Fields {
 }
 
 pub(super) fn unsupported(field: &'static str, value: &Value, reason: &str) -> Error {
-    Error::Unsupported {
-        field,
-        value: value.to_string(),
-        reason: reason.to_owned(),
-    }
+    Error::Unsupported { field, value: value.to_string(), reason: reason.to_owned() }
 }

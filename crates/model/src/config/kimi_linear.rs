@@ -15,35 +15,18 @@ pub(super) fn read(fields: &Fields) -> Result<ModelConfig, Error> {
     let kda = Kda {
         heads: either(&linear, &["num_heads"], fields, &["linear_num_heads"])?,
         dim: either(&linear, &["head_dim"], fields, &["linear_head_dim"])?,
-        conv_kernel: either(
-            &linear,
-            &["short_conv_kernel_size"],
-            fields,
-            &["linear_conv_kernel_dim"],
-        )?,
+        conv_kernel: either(&linear, &["short_conv_kernel_size"], fields, &["linear_conv_kernel_dim"])?,
     };
     if !(2..=MAX_CONV_KERNEL).contains(&kda.conv_kernel) {
         let reason = format!("must be 2 to {MAX_CONV_KERNEL}");
-        return Err(unsupported(
-            "linear_conv_kernel_dim",
-            &json!(kda.conv_kernel),
-            &reason,
-        ));
+        return Err(unsupported("linear_conv_kernel_dim", &json!(kda.conv_kernel), &reason));
     }
     let layers = read_layers(fields, &linear)?;
-    let moe = if layers.iter().any(|layer| layer.ffn == Ffn::Moe) {
-        Some(read_moe(fields)?)
-    } else {
-        None
-    };
+    let moe = if layers.iter().any(|layer| layer.ffn == Ffn::Moe) { Some(read_moe(fields)?) } else { None };
     let vocabulary = fields.size(&["vocab_size"])?;
     let eos = fields.tokens("eos_token_id")?;
     if let Some(id) = eos.iter().find(|&&id| id as usize >= vocabulary) {
-        return Err(unsupported(
-            "eos_token_id",
-            &json!(id),
-            "is not in the vocabulary",
-        ));
+        return Err(unsupported("eos_token_id", &json!(id), "is not in the vocabulary"));
     }
     Ok(ModelConfig {
         name: "kimi_linear".to_owned(),
@@ -107,11 +90,7 @@ fn read_moe(fields: &Fields) -> Result<Moe, Error> {
     let experts = fields.size(&["num_experts", "num_local_experts", "n_routed_experts"])?;
     let top_k = fields.size(&["num_experts_per_token", "num_experts_per_tok"])?;
     if top_k > experts {
-        return Err(unsupported(
-            "num_experts_per_token",
-            &json!(top_k),
-            "is more than num_experts",
-        ));
+        return Err(unsupported("num_experts_per_token", &json!(top_k), "is more than num_experts"));
     }
     Ok(Moe {
         experts,
@@ -142,67 +121,37 @@ fn read_layers(fields: &Fields, linear: &Fields) -> Result<Vec<Layer>, Error> {
         })?,
         None => {
             let dense = fields.number(&["first_k_dense_replace"], 1.0)?;
-            (0..count)
-                .map(|layer| {
-                    if (layer as f64) < dense {
-                        Ffn::Dense
-                    } else {
-                        Ffn::Moe
-                    }
-                })
-                .collect()
+            (0..count).map(|layer| if (layer as f64) < dense { Ffn::Dense } else { Ffn::Moe }).collect()
         }
     };
     for (field, length) in [("layer_types", attention.len()), ("mlp_layer_types", ffn.len())] {
         if length != count {
-            return Err(unsupported(
-                field,
-                &json!(length),
-                "must list num_hidden_layers kinds",
-            ));
+            return Err(unsupported(field, &json!(length), "must list num_hidden_layers kinds"));
         }
     }
-    Ok(attention
-        .into_iter()
-        .zip(ffn)
-        .map(|(attention, ffn)| Layer { attention, ffn })
-        .collect())
+    Ok(attention.into_iter().zip(ffn).map(|(attention, ffn)| Layer { attention, ffn }).collect())
 }
 
 fn named<T>(kinds: &[&str], field: &'static str, kind: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, Error> {
     let unknown = |name: &str| unsupported(field, &json!(name), "is not a kind of layer");
-    kinds
-        .iter()
-        .map(|&name| kind(name).ok_or_else(|| unknown(name)))
-        .collect()
+    kinds.iter().map(|&name| kind(name).ok_or_else(|| unknown(name))).collect()
 }
 
 fn numbered(linear: &Fields, count: usize) -> Result<Vec<Attention>, Error> {
     let mut layers: Vec<Option<Attention>> = vec![None; count];
-    for (field, kind) in [
-        ("full_attn_layers", Attention::Mla),
-        ("kda_layers", Attention::Kda),
-    ] {
+    for (field, kind) in [("full_attn_layers", Attention::Mla), ("kda_layers", Attention::Kda)] {
         let list = linear.indices(field)?.ok_or(Error::Missing { field })?;
         for number in list {
             match number.checked_sub(1).and_then(|index| layers.get_mut(index)) {
                 Some(layer @ None) => *layer = Some(kind),
                 Some(Some(_)) => return Err(unsupported(field, &json!(number), "names a layer twice")),
                 None => {
-                    return Err(unsupported(
-                        field,
-                        &json!(number),
-                        "is not a layer, counted from 1",
-                    ));
+                    return Err(unsupported(field, &json!(number), "is not a layer, counted from 1"));
                 }
             }
         }
     }
     let missing =
         |index: usize| unsupported("kda_layers", &Value::Null, &format!("lacks layer {}", index + 1));
-    layers
-        .into_iter()
-        .enumerate()
-        .map(|(index, kind)| kind.ok_or_else(|| missing(index)))
-        .collect()
+    layers.into_iter().enumerate().map(|(index, kind)| kind.ok_or_else(|| missing(index))).collect()
 }

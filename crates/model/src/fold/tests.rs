@@ -8,10 +8,7 @@ fn one_dense_layer_then_a_hybrid_pattern_is_one_loop() {
     let folded = fold(&layers);
     assert_eq!(folded.prefix + folded.period * folded.repeats + folded.suffix, 27);
     assert_eq!((folded.period, folded.repeats), (4, 6));
-    let mut seen: Vec<usize> = folded
-        .places()
-        .flat_map(|place| folded.layers_at(place))
-        .collect();
+    let mut seen: Vec<usize> = folded.places().flat_map(|place| folded.layers_at(place)).collect();
     seen.sort_unstable();
     assert_eq!(seen, (0..27).collect::<Vec<_>>());
     for place in folded.places() {
@@ -22,23 +19,7 @@ fn one_dense_layer_then_a_hybrid_pattern_is_one_loop() {
 
 #[test]
 fn layers_that_do_not_repeat_stay_inline() {
-    assert_eq!(
-        fold(&['a', 'b', 'c']),
-        Fold {
-            prefix: 3,
-            period: 0,
-            repeats: 0,
-            suffix: 0
-        }
-    );
-    assert_eq!(
-        fold(&['a', 'a']),
-        Fold {
-            prefix: 0,
-            period: 1,
-            repeats: 2,
-            suffix: 0
-        }
-    );
+    assert_eq!(fold(&['a', 'b', 'c']), Fold { prefix: 3, period: 0, repeats: 0, suffix: 0 });
+    assert_eq!(fold(&['a', 'a']), Fold { prefix: 0, period: 1, repeats: 2, suffix: 0 });
     assert_eq!(fold::<char>(&[]).places().next(), None::<Place>);
 }

@@ -16,22 +16,14 @@ struct Part {
 
 impl Part {
     fn new(role: &'static str, dims: &[usize], source: Source) -> Self {
-        Self {
-            role,
-            dims: dims.to_vec(),
-            source,
-        }
+        Self { role, dims: dims.to_vec(), source }
     }
 }
 
 pub(super) fn weights(config: &ModelConfig) -> Vec<WeightSpec> {
     let (vocabulary, hidden) = (config.vocabulary, config.hidden);
     let embedding = tensor("model.embed_tokens.weight", &[vocabulary, hidden]);
-    let head = if config.tied {
-        embedding.clone()
-    } else {
-        tensor("lm_head.weight", &[vocabulary, hidden])
-    };
+    let head = if config.tied { embedding.clone() } else { tensor("lm_head.weight", &[vocabulary, hidden]) };
     let norm = tensor("model.norm.weight", &[hidden]);
     let top = |name: &str, dims: &[usize], source| WeightSpec {
         name: name.to_owned(),
@@ -105,18 +97,11 @@ fn kda(config: &ModelConfig, at: &str, parts: &mut Vec<Part>) {
         matrix("b_proj", &[heads, hidden]),
     ]);
     let split = ["q_conv1d", "k_conv1d", "v_conv1d"].map(|name| matrix(name, &[width, 1, taps]));
-    let conv = Source::Either(vec![
-        matrix("conv1d", &[3 * width, 1, taps]),
-        Source::Join(split.into()),
-    ]);
+    let conv = Source::Either(vec![matrix("conv1d", &[3 * width, 1, taps]), Source::Join(split.into())]);
     parts.extend([
         Part::new("kda.project", &[3 * width + 2 * dim + heads, hidden], project),
         Part::new("kda.conv", &[3 * width, taps], conv),
-        Part::new(
-            "kda.decay",
-            &[width, dim],
-            forget("f_b_proj.weight", &[width, dim]),
-        ),
+        Part::new("kda.decay", &[width, dim], forget("f_b_proj.weight", &[width, dim])),
         Part::new("kda.dt_bias", &[width], forget("dt_bias", &[width])),
         Part::new("kda.a_log", &[heads], forget("A_log", &[heads])),
         Part::new("kda.gate", &[width, dim], matrix("g_b_proj", &[width, dim])),
@@ -139,40 +124,21 @@ fn mla(config: &ModelConfig, at: &str, parts: &mut Vec<Part>) {
         Some(rank) => {
             let project = Source::Join(vec![matrix("q_a_proj", &[rank, hidden]), compress]);
             parts.push(Part::new("mla.project", &[rank + latent, hidden], project));
-            parts.push(Part::new(
-                "mla.query_norm",
-                &[rank],
-                matrix("q_a_layernorm", &[rank]),
-            ));
-            parts.push(Part::new(
-                "mla.query",
-                &[query, rank],
-                matrix("q_b_proj", &[query, rank]),
-            ));
+            parts.push(Part::new("mla.query_norm", &[rank], matrix("q_a_layernorm", &[rank])));
+            parts.push(Part::new("mla.query", &[query, rank], matrix("q_b_proj", &[query, rank])));
         }
     }
-    parts.push(Part::new(
-        "mla.latent_norm",
-        &[mla.kv_lora],
-        matrix("kv_a_layernorm", &[mla.kv_lora]),
-    ));
+    parts.push(Part::new("mla.latent_norm", &[mla.kv_lora], matrix("kv_a_layernorm", &[mla.kv_lora])));
     let per_head = mla.nope + mla.value;
     let expand = matrix("kv_b_proj", &[mla.heads * per_head, mla.kv_lora]);
     let cut = |offset: usize, rows: usize| {
-        let head = |head| Source::Rows {
-            of: Box::new(expand.clone()),
-            start: head * per_head + offset,
-            rows,
-        };
+        let head =
+            |head| Source::Rows { of: Box::new(expand.clone()), start: head * per_head + offset, rows };
         Source::Join((0..mla.heads).map(head).collect())
     };
     parts.extend([
         Part::new("mla.key", &[mla.heads, mla.nope, mla.kv_lora], cut(0, mla.nope)),
-        Part::new(
-            "mla.value",
-            &[mla.heads, mla.value, mla.kv_lora],
-            cut(mla.nope, mla.value),
-        ),
+        Part::new("mla.value", &[mla.heads, mla.value, mla.kv_lora], cut(mla.nope, mla.value)),
         Part::new(
             "mla.out",
             &[hidden, mla.heads * mla.value],
@@ -195,22 +161,12 @@ fn dense(at: &str, inner: usize, hidden: usize, parts: &mut Vec<Part>) {
 fn moe_parts(moe: &Moe, hidden: usize, at: &str, parts: &mut Vec<Part>) {
     let (experts, inner) = (moe.experts, moe.inner);
     let named = |name: &str, dims: &[usize]| {
-        Source::tensor(
-            [
-                format!("{at}.mlp.{name}"),
-                format!("{at}.block_sparse_moe.{name}"),
-            ],
-            dims,
-        )
+        Source::tensor([format!("{at}.mlp.{name}"), format!("{at}.block_sparse_moe.{name}")], dims)
     };
     let expert = |e: usize, names: [&str; 2], dims: &[usize]| {
         let name = |room: &str, name: &str| format!("{at}.{room}.experts.{e}.{name}.weight");
         Source::tensor(
-            [
-                name("block_sparse_moe", names[0]),
-                name("mlp", names[0]),
-                name("mlp", names[1]),
-            ],
+            [name("block_sparse_moe", names[0]), name("mlp", names[0]), name("mlp", names[1])],
             dims,
         )
     };
@@ -224,28 +180,13 @@ fn moe_parts(moe: &Moe, hidden: usize, at: &str, parts: &mut Vec<Part>) {
     ]);
     let fused_down = named("experts.down_proj", &[experts, hidden, inner]);
     let down = |e| {
-        let fused = Source::Rows {
-            of: Box::new(fused_down.clone()),
-            start: e,
-            rows: 1,
-        };
+        let fused = Source::Rows { of: Box::new(fused_down.clone()), start: e, rows: 1 };
         Source::Either(vec![fused, expert(e, ["w2", "down_proj"], &[hidden, inner])])
     };
-    let leave = Source::Columns {
-        parts: (0..experts).map(down).collect(),
-        rows: hidden,
-    };
+    let leave = Source::Columns { parts: (0..experts).map(down).collect(), rows: hidden };
     parts.extend([
-        Part::new(
-            "moe.router",
-            &[experts, hidden],
-            named("gate.weight", &[experts, hidden]),
-        ),
-        Part::new(
-            "moe.bias",
-            &[experts],
-            named("gate.e_score_correction_bias", &[experts]),
-        ),
+        Part::new("moe.router", &[experts, hidden], named("gate.weight", &[experts, hidden])),
+        Part::new("moe.bias", &[experts], named("gate.e_score_correction_bias", &[experts])),
         Part::new("moe.in", &[experts, 2 * inner, hidden], enter),
         Part::new("moe.out", &[hidden, experts, inner], leave),
     ]);
@@ -254,11 +195,7 @@ fn moe_parts(moe: &Moe, hidden: usize, at: &str, parts: &mut Vec<Part>) {
         let rows = ["gate_proj", "up_proj"]
             .map(|name| named(&format!("shared_experts.{name}.weight"), &[shared, hidden]));
         let down = named("shared_experts.down_proj.weight", &[hidden, shared]);
-        parts.push(Part::new(
-            "shared.in",
-            &[2 * shared, hidden],
-            Source::Join(rows.into()),
-        ));
+        parts.push(Part::new("shared.in", &[2 * shared, hidden], Source::Join(rows.into())));
         parts.push(Part::new("shared.out", &[hidden, shared], down));
     }
 }

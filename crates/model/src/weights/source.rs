@@ -50,10 +50,7 @@ impl Source {
     /// A tensor that goes by any of `names`.
     #[must_use]
     pub fn tensor(names: impl IntoIterator<Item = String>, dims: &[usize]) -> Self {
-        Self::Tensor {
-            names: names.into_iter().collect(),
-            dims: dims.to_vec(),
-        }
+        Self::Tensor { names: names.into_iter().collect(), dims: dims.to_vec() }
     }
 
     /// Number of values of the array this makes.
@@ -89,11 +86,7 @@ impl Source {
             Self::Either(options) => {
                 let mut absents = options.iter().map(|option| option.absent(exists));
                 let first = absents.next()?;
-                if first.is_none() || absents.any(|absent| absent.is_none()) {
-                    None
-                } else {
-                    first
-                }
+                if first.is_none() || absents.any(|absent| absent.is_none()) { None } else { first }
             }
         }
     }
@@ -101,10 +94,9 @@ impl Source {
     pub(super) fn check(&self, weight: &str, exists: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         match self.absent(exists) {
             None => Ok(()),
-            Some(tensor) => Err(Error::TensorMissing {
-                weight: weight.to_owned(),
-                tensor: tensor.to_owned(),
-            }),
+            Some(tensor) => {
+                Err(Error::TensorMissing { weight: weight.to_owned(), tensor: tensor.to_owned() })
+            }
         }
     }
 
@@ -122,12 +114,7 @@ impl Source {
         match self {
             Self::Tensor { names, dims } => {
                 if let Some(tensor) = names.iter().find(|name| exists(name)) {
-                    visit(Piece {
-                        tensor,
-                        dims,
-                        start,
-                        len,
-                    });
+                    visit(Piece { tensor, dims, start, len });
                 }
             }
             Self::Rows { of, start: first, .. } => {
@@ -135,9 +122,7 @@ impl Source {
             }
             Self::Join(parts) => {
                 let runs = parts.iter().map(|part| (part, 0, part.elements()));
-                cut(runs, start, len, &mut |part, at, n| {
-                    part.visit(at, n, exists, visit)
-                });
+                cut(runs, start, len, &mut |part, at, n| part.visit(at, n, exists, visit));
             }
             Self::Columns { parts, rows } => {
                 let row_of = |row: usize| {
@@ -149,9 +134,7 @@ impl Source {
                 let row_len = self.row_elements();
                 let first = start / row_len;
                 let runs = (first..*rows).flat_map(row_of);
-                cut(runs, start - first * row_len, len, &mut |part, at, n| {
-                    part.visit(at, n, exists, visit)
-                });
+                cut(runs, start - first * row_len, len, &mut |part, at, n| part.visit(at, n, exists, visit));
             }
             Self::Either(options) => {
                 if let Some(option) = options.iter().find(|option| option.absent(exists).is_none()) {
