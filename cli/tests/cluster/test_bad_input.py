@@ -37,20 +37,20 @@ def test_grpc(cluster, context):
     assert refused(cluster) == (INVALID, "INVALID_FIELD", "prompt")
     assert refused(cluster, tokens={"ids": [5] * (context + 1)})[:2] == (INVALID, "CONTEXT_LENGTH")
     assert refused(cluster, model="other", tokens=ids)[:2] == (grpc.StatusCode.NOT_FOUND, "UNKNOWN_MODEL")
-    assert refused(cluster, tokens={"ids": [5, 4_000_000_000]})[2] == "prompt"
+    assert refused(cluster, tokens={"ids": [5, 4_000_000_000]})[2] == "prompt.tokens.ids"
     for sampling, field in [
-        ({"temperature": "NaN"}, "temperature"),
-        ({"temperature": -1}, "temperature"),
-        ({"topP": 0}, "top_p"),
-        ({"minP": 2}, "min_p"),
-        ({"repetitionPenalty": 0}, "repetition_penalty"),
-        ({"presencePenalty": 9}, "presence_penalty"),
-        ({"logprobs": 21}, "logprobs"),
-        ({"logitBias": {4_000_000: 1}}, "logit_bias"),
-        ({"stopTokenIds": [4_000_000]}, "stop_token_ids"),
-        ({"stop": [str(i) for i in range(1000)]}, "stop"),
-        ({"stop": [""]}, "stop"),
-        ({"maxTokens": 0}, "max_tokens"),
+        ({"temperature": "NaN"}, "sampling.temperature"),
+        ({"temperature": -1}, "sampling.temperature"),
+        ({"topP": 0}, "sampling.top_p"),
+        ({"minP": 2}, "sampling.min_p"),
+        ({"repetitionPenalty": 0}, "sampling.repetition_penalty"),
+        ({"presencePenalty": 9}, "sampling.presence_penalty"),
+        ({"logprobs": 21}, "sampling.logprobs"),
+        ({"logitBias": {4_000_000: 1}}, "sampling.logit_bias"),
+        ({"stopTokenIds": [4_000_000]}, "sampling.stop_token_ids"),
+        ({"stop": [str(i) for i in range(1000)]}, "sampling.stop"),
+        ({"stop": [""]}, "sampling.stop"),
+        ({"maxTokens": 0}, "sampling.max_tokens"),
     ]:
         assert refused(cluster, tokens=ids, sampling=sampling) == (INVALID, "INVALID_FIELD", field)
 

@@ -72,7 +72,7 @@ def test_stop_strings_end_the_text_before_them(client):
 def test_errors_have_openai_shape_and_name_the_field(client):
     with pytest.raises(openai.NotFoundError) as unknown:
         client.completions.create(model="gpt-9", prompt="a", max_tokens=1)
-    assert unknown.value.body["code"] == "model_not_found"
+    assert unknown.value.body["code"] == "UNKNOWN_MODEL"
     with pytest.raises(openai.BadRequestError) as wrong:
         client.completions.create(model="tandem-demo", prompt="a", max_tokens=1, top_p=7)
     assert wrong.value.body["param"] == "top_p"

@@ -31,7 +31,8 @@ impl Fields {
 
     /// A positive whole number.
     pub(super) fn size(&self, names: &[&'static str]) -> Result<usize, Error> {
-        self.optional_size(names)?.ok_or(Error::Missing { field: names.first().copied().unwrap_or_default() })
+        self.optional_size(names)?
+            .ok_or_else(|| Error::Missing { field: names.first().copied().unwrap_or_default() })
     }
 
     /// A positive whole number, or `None` when absent or null.
