@@ -1,6 +1,7 @@
 //! The engine on the CPU plugin, with models whose greedy tokens `transformers` computed. State arrays begin as NaN.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod demo;
 mod hand_over;
 mod requests;
 mod rig;
