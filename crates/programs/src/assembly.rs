@@ -7,9 +7,7 @@ use stablehlo::{ArgAttrs, DType, Func, Module, Sharding, Value};
 
 use crate::program::array;
 use crate::sampling::Drawn;
-use crate::{
-    Arg, ArgKind, Error, Input, Mesh, Output, Program, Res, ResKind, ShapeLadder, StateArray, Type,
-};
+use crate::{Arg, ArgKind, Error, Input, Mesh, Output, Program, Res, ResKind, ShapeLadder, StateArray, Type};
 
 /// A program under construction: declares arguments by what they mean and keeps the list for the caller.
 ///
@@ -121,7 +119,7 @@ impl Assembly {
         self.f.ret_sharded(&outputs);
         let text = match self.module.finish() {
             Ok(program) => program.text,
-            Err(source) => return Err(Error::Build { program: self.name, source }),
+            Err(source) => return Err(Error::Build { program: self.name, source: Box::new(source) }),
         };
         let results = results.into_iter().map(|(_, _, res)| res).collect();
         Ok(Program { name: self.name, text, args: self.args.into_inner(), results })

@@ -15,7 +15,7 @@ pub enum Error {
         /// Name of the program.
         program: String,
         /// The operation and the types it was given.
-        source: stablehlo::Error,
+        source: Box<stablehlo::Error>,
     },
     /// A program was finished with a weight, state or input that it never declared; this crate's fault.
     #[error("program {program}: {name} is not declared")]
