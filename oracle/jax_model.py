@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors import safe_open
 
-TILE = 16
+TILE, BLOCK = 16, 4
 HIGH = jax.lax.Precision.HIGHEST
 
 
@@ -247,29 +247,57 @@ class Model:
             q, line = self.mla_parts(w, x)
             latent = jax.lax.dynamic_update_slice(cache["latent"], line[None], (index, 0, position, 0))
             lines = latent[index]
-            scores = jnp.einsum("bthr,blr->bhtl", q, lines)
-            seen = jnp.arange(lines.shape[1]) <= position + jnp.arange(t)[:, None]
-            read = jnp.einsum("bhtl,blr->bthr", jax.nn.softmax(jnp.where(seen, scores, -jnp.inf)), lines[..., :rank])
-            return self.mla_out(w, read), cache | {"latent": latent}
+            scores = (q.reshape(q.shape[0], -1, q.shape[-1]) @ lines.mT).reshape(*q.shape[:-1], -1)
+            seen = jnp.arange(lines.shape[1]) <= position + jnp.arange(t)[:, None, None]
+            weight = jax.nn.softmax(jnp.where(seen, scores, -jnp.inf))
+            read = weight.reshape(q.shape[0], -1, weight.shape[-1]) @ lines[..., :rank]
+            return self.mla_out(w, read.reshape(*q.shape[:-1], rank)), cache | {"latent": latent}
 
         x, cache = self.run(weights, cache, weights["embed"][ids], self.kda_chunk, mla, layout)
         return cache, jnp.argmax(x[:, -1] @ weights["head"], -1).astype(jnp.int32)
 
 
+def pairs(rows, k, total):
+    """sum_c rows_ic k_jc exp(G_ic - G_jc) for j <= i, zero above. rows [...,2C,K]: two sets of C rows; k, G [...,C,K].
+
+    In blocks of BLOCK rows: below the diagonal blocks the decay is split at the row before the block, where neither factor
+    can exceed one; on them it is formed pair by pair. Safe for any decay.
+    """
+    c, out = TILE, []
+    rows = rows.reshape(*rows.shape[:-2], 2, c, rows.shape[-1])
+    lower = jnp.tril(jnp.ones((BLOCK, BLOCK), bool))[..., None]
+    for s in range(0, c, BLOCK):
+        at, g = slice(s, s + BLOCK), total[..., s : s + BLOCK, :]
+        here = rows[..., at, :]
+        pair = jnp.exp(jnp.where(lower, g[..., :, None, :] - g[..., None, :, :], -jnp.inf)) * k[..., None, at, :]
+        parts = [(here[..., :, None, :] * pair[..., None, :, :, :]).sum(-1)]
+        if s:
+            base = total[..., s - 1 : s, :]
+            left, right = here * jnp.exp(g - base)[..., None, :, :], k[..., :s, :] * jnp.exp(base - total[..., :s, :])
+            parts.insert(0, (left.reshape(*left.shape[:-3], 2 * BLOCK, -1) @ right.mT).reshape(*here.shape[:-1], s))
+        out.append(jnp.pad(jnp.concatenate(parts, -1), [(0, 0)] * (here.ndim - 1) + [(0, c - s - BLOCK)]))
+    return jnp.concatenate(out, -2)
+
+
+def unit_lower_inverse(n):
+    """(I + n)^-1 for strictly lower n of size TILE, by doubling."""
+    inverse, power, width = jnp.eye(TILE) - n, n @ n, 2
+    while width < TILE:
+        inverse = inverse + inverse @ power
+        power, width = power @ power, 2 * width
+    return inverse
+
+
 def chunked(q, k, v, g, beta, state):
-    """KDA over tiles with pairwise decays, which are safe for any decay. q, k, v, g [B,T,H,K], beta [B,T,H], state [B,H,K,V]."""
+    """KDA over tiles. q, k, v, g [B,T,H,K], beta [B,T,H], state [B,H,K,V] -> ([B,T,H,V], state)."""
     b, t, h, d = q.shape
     n, c = t // TILE, TILE
     tiles = lambda x: x.reshape(b, n, c, h, -1).transpose(1, 0, 3, 2, 4)
     q, k, v, g, beta = map(tiles, (q, k, v, g, beta[..., None]))
-    total = jnp.cumsum(g, -2)
-    lower = jnp.tril(jnp.ones((c, c), bool))
-    pair = jnp.exp(jnp.where(lower[..., None], total[..., :, None, :] - total[..., None, :, :], -jnp.inf))
-    weighted = pair * k[..., None, :, :]
-    inner = jnp.where(jnp.tril(lower, -1), (k[..., :, None, :] * weighted).sum(-1), 0.0) * beta
-    scores = (q[..., :, None, :] * weighted).sum(-1)
-    rhs = beta * jnp.concatenate([k * jnp.exp(total), v], -1)
-    solved = jax.lax.linalg.triangular_solve(jnp.eye(c) + inner, rhs, left_side=True, lower=True, unit_diagonal=True)
+    total = jnp.tril(jnp.ones((c, c))) @ g
+    both = pairs(jnp.concatenate([k, q], -2), k, total)
+    inner, scores = jnp.tril(both[..., 0, :, :], -1) * beta, both[..., 1, :, :]
+    solved = unit_lower_inverse(inner) @ (beta * jnp.concatenate([k * jnp.exp(total), v], -1))
     last = total[..., -1:, :]
     inputs = solved[..., :d], solved[..., d:], q * jnp.exp(total), scores, (k * jnp.exp(last - total)).mT, jnp.exp(last).mT
 
