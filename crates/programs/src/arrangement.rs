@@ -87,8 +87,7 @@ fn repeated(
     let group = &config.layers[fold.prefix..fold.prefix + fold.period];
     let step = group.iter().filter(|other| other.attention == kind.attention).count();
     let index = f.add_scalar(f.mul_scalar(turn, step as f64), rank(config, layer) as f64);
-    let weight =
-        |f: &Func, role: &str| f.dynamic_index(program.weight(&format!("{place}.{role}")), 0, turn);
+    let weight = |f: &Func, role: &str| f.dynamic_index(program.weight(&format!("{place}.{role}")), 0, turn);
     let _scope = f.scope(&place.to_string());
     run(&Layer { f, config, weight: &weight, index }, kind, phase, x, state)
 }

@@ -38,7 +38,8 @@ pub fn decode(
 
     let phase = Batch::new(f, ladder, positions, slots, table);
     let state = State { latents, recurrent, tails, chunk_latents: None };
-    let (x, state) = arrangement::layers(&program, config, &phase, arrangement::embed(&program, tokens), state);
+    let (x, state) =
+        arrangement::layers(&program, config, &phase, arrangement::embed(&program, tokens), state);
     let logits = arrangement::logits(&program, config, x);
     let next = f.add_scalar(positions, 1.0);
     let rows = sampling::Rows { logits, positions: next, slots, words, reals, counts, seen, bias };

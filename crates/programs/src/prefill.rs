@@ -41,7 +41,8 @@ pub fn prefill(
     let phase = Chunk::new(f, ladder, rows, [valid, start, slot], table);
     let given_back = f.splat(0f32, &[shape.latent_layers as i64, rows, shape.latent_width as i64]);
     let state = State { latents, recurrent, tails, chunk_latents: Some(given_back) };
-    let (x, state) = arrangement::layers(&program, config, &phase, arrangement::embed(&program, tokens), state);
+    let (x, state) =
+        arrangement::layers(&program, config, &phase, arrangement::embed(&program, tokens), state);
 
     let last = f.add_scalar(valid, -1.0);
     let last = f.dynamic_slice(x, &[last, f.scalar(0i32)], &[1, f.dim(x, 1)]);

@@ -96,15 +96,16 @@ fn kda(config: &ModelConfig, at: &str, parts: &mut Vec<Part>) {
         matrix("g_a_proj", &[dim, hidden]),
         matrix("b_proj", &[heads, hidden]),
     ]);
+    let expand =
+        Source::Join(vec![forget("f_b_proj.weight", &[width, dim]), matrix("g_b_proj", &[width, dim])]);
     let split = ["q_conv1d", "k_conv1d", "v_conv1d"].map(|name| matrix(name, &[width, 1, taps]));
     let conv = Source::Either(vec![matrix("conv1d", &[3 * width, 1, taps]), Source::Join(split.into())]);
     parts.extend([
         Part::new("kda.project", &[3 * width + 2 * dim + heads, hidden], project),
         Part::new("kda.conv", &[3 * width, taps], conv),
-        Part::new("kda.decay", &[width, dim], forget("f_b_proj.weight", &[width, dim])),
+        Part::new("kda.expand", &[2, width, dim], expand),
         Part::new("kda.dt_bias", &[width], forget("dt_bias", &[width])),
         Part::new("kda.a_log", &[heads], forget("A_log", &[heads])),
-        Part::new("kda.gate", &[width, dim], matrix("g_b_proj", &[width, dim])),
         Part::new("kda.norm", &[dim], matrix("o_norm", &[dim])),
         Part::new("kda.out", &[hidden, width], matrix("o_proj", &[hidden, width])),
     ]);
@@ -158,8 +159,9 @@ fn dense(at: &str, inner: usize, hidden: usize, parts: &mut Vec<Part>) {
     parts.push(Part::new("dense.out", &[hidden, inner], matrix("down_proj", &[hidden, inner])));
 }
 
+/// Routed experts, then the shared ones: a gated network of `shared * inner` channels is the sum of `shared` experts.
 fn moe_parts(moe: &Moe, hidden: usize, at: &str, parts: &mut Vec<Part>) {
-    let (experts, inner) = (moe.experts, moe.inner);
+    let (experts, shared, inner) = (moe.experts, moe.shared, moe.inner);
     let named = |name: &str, dims: &[usize]| {
         Source::tensor([format!("{at}.mlp.{name}"), format!("{at}.block_sparse_moe.{name}")], dims)
     };
@@ -174,30 +176,33 @@ fn moe_parts(moe: &Moe, hidden: usize, at: &str, parts: &mut Vec<Part>) {
         let gate = expert(e, ["w1", "gate_proj"], &[inner, hidden]);
         Source::Join(vec![gate, expert(e, ["w3", "up_proj"], &[inner, hidden])])
     };
-    let enter = Source::Either(vec![
+    let routed_in = Source::Either(vec![
         named("experts.gate_up_proj", &[experts, 2 * inner, hidden]),
         Source::Join((0..experts).map(split_in).collect()),
     ]);
+    let shared_rows = |name: &str, e: usize| Source::Rows {
+        of: Box::new(named(&format!("shared_experts.{name}.weight"), &[shared * inner, hidden])),
+        start: e * inner,
+        rows: inner,
+    };
+    let shared_in =
+        (0..shared).map(|e| Source::Join(vec![shared_rows("gate_proj", e), shared_rows("up_proj", e)]));
+    let enter = Source::Join(std::iter::once(routed_in).chain(shared_in).collect());
+
     let fused_down = named("experts.down_proj", &[experts, hidden, inner]);
-    let down = |e| {
+    let routed_out = (0..experts).map(|e| {
         let fused = Source::Rows { of: Box::new(fused_down.clone()), start: e, rows: 1 };
         Source::Either(vec![fused, expert(e, ["w2", "down_proj"], &[hidden, inner])])
-    };
-    let leave = Source::Columns { parts: (0..experts).map(down).collect(), rows: hidden };
+    });
+    let shared_out =
+        (shared > 0).then(|| named("shared_experts.down_proj.weight", &[hidden, shared * inner]));
+    let leave = Source::Columns { parts: routed_out.chain(shared_out).collect(), rows: hidden };
     parts.extend([
         Part::new("moe.router", &[experts, hidden], named("gate.weight", &[experts, hidden])),
         Part::new("moe.bias", &[experts], named("gate.e_score_correction_bias", &[experts])),
-        Part::new("moe.in", &[experts, 2 * inner, hidden], enter),
-        Part::new("moe.out", &[hidden, experts, inner], leave),
+        Part::new("moe.in", &[experts + shared, 2 * inner, hidden], enter),
+        Part::new("moe.out", &[hidden, experts + shared, inner], leave),
     ]);
-    if moe.shared > 0 {
-        let shared = moe.shared * inner;
-        let rows = ["gate_proj", "up_proj"]
-            .map(|name| named(&format!("shared_experts.{name}.weight"), &[shared, hidden]));
-        let down = named("shared_experts.down_proj.weight", &[hidden, shared]);
-        parts.push(Part::new("shared.in", &[2 * shared, hidden], Source::Join(rows.into())));
-        parts.push(Part::new("shared.out", &[hidden, shared], down));
-    }
 }
 
 fn tensor(name: &str, dims: &[usize]) -> Source {

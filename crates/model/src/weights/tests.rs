@@ -65,7 +65,7 @@ fn a_hybrid_model_takes_each_tensor_once_and_stacks_the_repeated_group() {
     let all = weights(&config);
     let of = |name: &str| all.iter().find(|weight| weight.name == name).unwrap();
     assert_eq!(of("group.1.mla.key").dims, [2, 2, 3, 5]);
-    assert_eq!(of("group.0.moe.out").dims, [2, 4, 3, 2]);
+    assert_eq!(of("group.0.moe.out").dims, [2, 4, 3 + 1, 2]);
     assert_eq!(of("layers.0.kda.project").dims, [3 * 6 + 2 * 3 + 2, 4]);
     let mut taken: HashMap<String, usize> = HashMap::new();
     for weight in &all {

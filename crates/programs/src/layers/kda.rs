@@ -13,7 +13,7 @@ mod tiles;
 pub(crate) use step::step;
 pub(crate) use tiles::chunked;
 
-use stablehlo::Value;
+use stablehlo::{Dot, Value};
 
 use super::Layer;
 use super::norm::{l2_norm, softplus, unit_rms};
@@ -26,7 +26,7 @@ pub(crate) struct Projected {
     pub(crate) decay: Value,
     /// `[rows, heads]`: how much of the error is written, in (0, 1).
     pub(crate) beta: Value,
-    /// `[rows, dim]`: input of the output gate.
+    /// `[rows, width]`: output gate before its sigmoid.
     gate: Value,
 }
 
@@ -35,26 +35,36 @@ pub(crate) fn project(layer: &Layer<'_>, x: Value) -> Projected {
     let (f, shape) = (layer.f, &layer.config.kda);
     let (rows, heads, dim, width) = (f.dim(x, 0), shape.heads as i64, shape.dim as i64, shape.width() as i64);
     let all = f.linear(x, layer.weight("kda.project"));
-    let parts = f.split(all, 1, &[3 * width, dim, dim, heads]);
-    let raw = f.linear(parts[1], layer.weight("kda.decay"));
+    let parts = f.split(all, 1, &[3 * width, 2 * dim, heads]);
+    let inputs = f.reshape(parts[1], &[rows, 2, dim]);
+    let expand = Dot::contract([2], [2]).batch([1], [0]);
+    let expanded = f.dot_general(inputs, layer.weight("kda.expand"), &expand);
+    let half = |at: i64| f.reshape(f.slice_axis(expanded, 0, at, at + 1), &[rows, width]);
+    let raw = half(0);
     let shifted = f.add(raw, f.broadcast_like(layer.weight("kda.dt_bias"), raw, &[1]));
     let soft = f.reshape(softplus(f, shifted), &[rows, heads, dim]);
     let rate = f.neg(f.exp(layer.weight("kda.a_log")));
     Projected {
         qkv: parts[0],
         decay: f.mul(soft, f.broadcast_like(rate, soft, &[1])),
-        beta: f.logistic(parts[3]),
-        gate: parts[2],
+        beta: f.logistic(parts[2]),
+        gate: half(1),
     }
 }
 
 /// Unit-length query (scaled by `dim^-1/2`), unit-length key, and value, each `[rows, heads, dim]`, from convolved rows
 /// `[rows, width]` each.
+///
+/// All three are read many times. Without the barriers a compiler folds the convolution into every reader and does it
+/// anew there.
 pub(crate) fn heads(layer: &Layer<'_>, convolved: [Value; 3]) -> [Value; 3] {
     let (f, shape) = (layer.f, &layer.config.kda);
     let rows = f.dim(convolved[0], 0);
-    let [q, k, v] = convolved.map(|x| f.reshape(x, &[rows, shape.heads as i64, shape.dim as i64]));
-    [f.mul_scalar(l2_norm(f, q), (shape.dim as f64).powf(-0.5)), l2_norm(f, k), v]
+    let convolved = f.optimization_barrier(&convolved);
+    let head = |at: usize| f.reshape(convolved[at], &[rows, shape.heads as i64, shape.dim as i64]);
+    let q = f.mul_scalar(l2_norm(f, head(0)), (shape.dim as f64).powf(-0.5));
+    let done = f.optimization_barrier(&[q, l2_norm(f, head(1)), head(2)]);
+    std::array::from_fn(|at| done[at])
 }
 
 /// Attention output `[rows, heads, dim]`, normed per head and gated, to `[rows, hidden]`.
@@ -63,8 +73,7 @@ pub(crate) fn output(layer: &Layer<'_>, projected: &Projected, o: Value) -> Valu
     let (rows, width) = (f.dim(o, 0), layer.config.kda.width() as i64);
     let normed = unit_rms(f, o, layer.config.rms_eps);
     let weighed = f.mul(normed, f.broadcast_like(layer.weight("kda.norm"), normed, &[2]));
-    let gate = f.logistic(f.linear(projected.gate, layer.weight("kda.gate")));
-    let gated = f.mul(f.reshape(weighed, &[rows, width]), gate);
+    let gated = f.mul(f.reshape(weighed, &[rows, width]), f.logistic(projected.gate));
     f.linear(gated, layer.weight("kda.out"))
 }
 

@@ -1,26 +1,30 @@
 //! Mixture of experts: sigmoid scores plus a learnt bias choose, scores without it weigh.
 
+mod grouped;
+
 use model::Moe;
 use stablehlo::{DType, Func, Value};
 
 use super::Layer;
-use super::ffn::{gated, swiglu};
+use super::ffn::swiglu;
 
 /// Up to this many experts the chosen ones are found by comparing all pairs, which fuses; beyond, by `top_k`.
 const PAIRWISE_EXPERTS: usize = 64;
+/// From this many experts for each one that a token goes to, running all of them for every token is wasteful.
+const GROUP_FROM: usize = 8;
 
 /// `[rows, hidden]` through the routed and the shared experts.
 pub(crate) fn moe(layer: &Layer<'_>, shape: &Moe, x: Value) -> Value {
-    let f = layer.f;
     let weights = route(layer, shape, x);
-    let routed = all_experts(layer, shape, x, weights);
-    if shape.shared == 0 {
-        return routed;
+    if shape.experts >= GROUP_FROM * shape.top_k {
+        return grouped::run(layer, shape, x, weights);
     }
-    f.add(routed, gated(layer, x, "shared.in", "shared.out"))
+    let f = layer.f;
+    let all = f.pad(weights, f.scalar(1f32), &[0, 0], &[0, shape.shared as i64], &[0, 0]);
+    every_expert(f, x, all, layer.weight("moe.in"), layer.weight("moe.out"))
 }
 
-/// Weight of each expert for each row, `[rows, experts]`; 0 where it is not chosen.
+/// Weight of each routed expert for each row, `[rows, experts]`; 0 where it is not chosen.
 fn route(layer: &Layer<'_>, shape: &Moe, x: Value) -> Value {
     let f = layer.f;
     let scores = f.logistic(f.linear(x, layer.weight("moe.router")));
@@ -54,15 +58,17 @@ fn choose(f: &Func, scores: Value, k: usize) -> Value {
     f.lt(rank, f.splat_like(rank, k as f64))
 }
 
-/// Every expert for every row, weighed before the output product: two products in all.
-fn all_experts(layer: &Layer<'_>, shape: &Moe, x: Value, weights: Value) -> Value {
-    let f = layer.f;
-    let (rows, hidden) = (f.dim(x, 0), f.dim(x, 1));
-    let (experts, inner) = (shape.experts as i64, shape.inner as i64);
-    let enter = f.reshape(layer.weight("moe.in"), &[experts * 2 * inner, hidden]);
-    let leave = f.reshape(layer.weight("moe.out"), &[hidden, experts * inner]);
-    let entered = f.reshape(f.linear(x, enter), &[rows, experts, 2 * inner]);
-    let active = swiglu(f, entered);
+/// All of the given experts for every row, weighed between their two products: `x [rows, hidden]`,
+/// `weights [rows, experts]`, `enter [experts, 2 * inner, hidden]`, `leave [hidden, experts, inner]`.
+fn every_expert(f: &Func, x: Value, weights: Value, enter: Value, leave: Value) -> Value {
+    let dims = f.dims(enter);
+    let (rows, experts, inner, hidden) = (f.dim(x, 0), dims[0], dims[1] / 2, dims[2]);
+    let entered = f.linear(x, f.reshape(enter, &[experts * 2 * inner, hidden]));
+    let active = swiglu(f, f.reshape(entered, &[rows, experts, 2 * inner]));
     let weighed = f.mul(active, f.broadcast_like(weights, active, &[0, 1]));
-    f.linear(f.reshape(weighed, &[rows, experts * inner]), leave)
+    let weighed = f.reshape(weighed, &[rows, experts * inner]);
+    f.linear(weighed, f.reshape(leave, &[hidden, experts * inner]))
 }
+
+#[cfg(test)]
+mod tests;

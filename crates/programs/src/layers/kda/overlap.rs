@@ -23,10 +23,7 @@ pub(super) fn overlaps(f: &Func, q: Value, k: Value, decay: &Decay) -> (Value, V
         f.reshape(f.select(same_block, near, f.reshape(far, &cells)), &square)
     };
     let masked = |x: Value, keep: Value| f.select(keep, x, f.splat_like(x, 0.0));
-    (
-        masked(join(far[0], near[0]), f.gt(row, column)),
-        masked(join(far[1], near[1]), f.ge(row, column)),
-    )
+    (masked(join(far[0], near[0]), f.gt(row, column)), masked(join(far[1], near[1]), f.ge(row, column)))
 }
 
 /// Products between tokens of different blocks, `[tiles, H, blocks, BLOCK, tile]`: the later token's decay is taken from

@@ -8,11 +8,11 @@ use stablehlo::{Func, Value};
 pub(crate) fn step(f: &Func, qkv: [Value; 3], decay: Value, beta: Value, state: Value) -> (Value, Value) {
     let [q, k, v] = qkv;
     let kept = f.exp(decay);
-    let over_keys = |x: Value| {
-        let weights = f.broadcast_like(f.mul(x, kept), state, &[0, 1, 2]);
-        f.sum(f.mul(weights, state), &[2])
-    };
-    let (recalled, read) = (over_keys(k), over_keys(q));
+    let dims = f.dims(k);
+    let row = |x: Value| f.reshape(f.mul(x, kept), &[dims[0], dims[1], 1, dims[2]]);
+    let both = f.matmul(f.concatenate(&[row(k), row(q)], 2), state);
+    let half = |at: i64| f.reshape(f.slice_axis(both, 2, at, at + 1), &f.dims(v));
+    let (recalled, read) = (half(0), half(1));
     let error = f.sub(v, recalled);
     let written = f.mul(error, f.broadcast_like(beta, error, &[0, 1]));
     let overlap = f.sum(f.mul(q, k), &[2]);

@@ -37,7 +37,8 @@ impl Case {
             let mut all = Vec::new();
             for row in 0..tokens * heads {
                 let at = row % heads * dim;
-                let x: Vec<f32> = (0..dim).map(|c| share * common[at + c] + (1.0 - share) * random()).collect();
+                let x: Vec<f32> =
+                    (0..dim).map(|c| share * common[at + c] + (1.0 - share) * random()).collect();
                 let norm = x.iter().map(|x| x * x).sum::<f32>().sqrt();
                 all.extend(x.iter().map(|x| x / norm * scale));
             }
@@ -111,7 +112,10 @@ fn a_chunk_equals_its_tokens_one_by_one_in_every_decay_regime() {
         ("typical", Case::new(200, 2, 16, 0.0, soft)),
         ("strong", Case::new(128, 2, 16, 0.5, |x, _| -20.0 + x)),
         ("slow, keys alike", Case::new(192, 2, 32, 0.7, |x, _| -1e-4 * (x + 1.0))),
-        ("forgets all once in a while", Case::new(130, 3, 16, 0.3, |x, t| if t % 13 == 5 { -900.0 } else { 0.02 * (x - 1.0) })),
+        (
+            "forgets all once in a while",
+            Case::new(130, 3, 16, 0.3, |x, t| if t % 13 == 5 { -900.0 } else { 0.02 * (x - 1.0) }),
+        ),
         ("one token", Case::new(1, 2, 16, 0.0, soft)),
         ("less than a tile", Case::new(21, 2, 16, 0.0, soft)),
     ];
@@ -136,7 +140,8 @@ fn padding_changes_nothing_to_the_last_bit() {
     for (into, from) in [(&mut other.q, &padded.q), (&mut other.k, &padded.k), (&mut other.v, &padded.v)] {
         into[..real * 32].copy_from_slice(&from[..real * 32]);
     }
-    (other.decay, other.beta, other.state) = (padded.decay.clone(), padded.beta.clone(), padded.state.clone());
+    (other.decay, other.beta, other.state) =
+        (padded.decay.clone(), padded.beta.clone(), padded.state.clone());
     assert_eq!(once, other.run().1);
 }
 
@@ -153,8 +158,7 @@ fn a_step_equals_one_token_of_each_sequence() {
     let (output, after) = step(&f, [q, k, v], decay, beta, state);
     f.ret(&[("output", output), ("after", after)]);
     let text = module.finish().unwrap().text;
-    let [q, k, v, decay] =
-        [&case.q, &case.k, &case.v, &case.decay].map(|x| on_cpu::array(x, &[3, 2, 16]));
+    let [q, k, v, decay] = [&case.q, &case.k, &case.v, &case.decay].map(|x| on_cpu::array(x, &[3, 2, 16]));
     let (beta, state) = (on_cpu::array(&case.beta, &[3, 2]), on_cpu::array(&case.state, &[3, 2, 16, 16]));
     let out = on_cpu::run(&text, &[&q, &k, &v, &decay, &beta, &state]);
     let (wanted, last) = case.reference();

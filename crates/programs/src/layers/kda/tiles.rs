@@ -23,8 +23,10 @@ pub(crate) fn chunked(f: &Func, qkv: [Value; 3], decay: Value, beta: Value, stat
     let tiles = tokens.div_euclid(tile) + i64::from(tokens % tile != 0);
     let cut = |x: Value| to_tiles(f, x, tiles, tile);
     let [q, k, v] = qkv.map(cut);
-    let beta = cut(beta);
-    let decay = Decay::new(f, cut(decay));
+    // Each of these is read many times; without the barrier a compiler computes them anew at every place.
+    let fixed = f.optimization_barrier(&[q, k, v, cut(decay), cut(beta)]);
+    let [q, k, v, decay, beta] = std::array::from_fn(|at| fixed[at]);
+    let decay = Decay::new(f, decay);
 
     let (below, through) = overlaps(f, q, k, &decay);
     let spread = |x: Value| f.mul(x, f.broadcast_like(beta, x, &[0, 1, 2]));

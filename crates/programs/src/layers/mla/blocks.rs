@@ -33,10 +33,8 @@ pub(crate) fn attend_chunk(f: &Func, pages: &Pages, queries: Value, positions: V
         let latents = keep_rows(f, latents, cached, 0);
         let scores = f.linear(queries, latents);
         let cells = [dims[0], dims[1], cut.tokens];
-        let before = f.le(
-            f.broadcast_in_dim(tokens, &cells, &[2]),
-            f.broadcast_in_dim(positions, &cells, &[0]),
-        );
+        let before =
+            f.le(f.broadcast_in_dim(tokens, &cells, &[2]), f.broadcast_in_dim(positions, &cells, &[0]));
         let visible = f.and(before, f.broadcast_in_dim(cached, &cells, &[2]));
         let scores = hide(f, scores, f.reshape(visible, &[rows[0], cut.tokens]));
         (scores, latents)
