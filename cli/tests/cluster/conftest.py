@@ -131,5 +131,5 @@ def pairs(tmp_path):
 
 @pytest.fixture(scope="session")
 def recorded() -> list[dict]:
-    """Prompts and greedy continuations by HF transformers: `{"ids", "greedy"}` each."""
-    return json.loads((MODEL / "greedy.json").read_text())["records"]
+    """Prompts and greedy continuations by HF transformers: `{"prompt_ids", "generated_ids"}` each."""
+    return json.loads((MODEL / "greedy.json").read_text())["prompts"]

@@ -16,10 +16,10 @@ def run(cluster, entries, concurrency, sampling):
 
     def one(pair):
         index, entry = pair
-        options = dict(sampling, maxTokens=len(entry["greedy"]))
+        options = dict(sampling, maxTokens=len(entry["generated_ids"]))
         if "seed" in options:
             options["seed"] = str(int(options["seed"]) + index)
-        return client.tokens(entry["ids"], **options)[0]
+        return client.tokens(entry["prompt_ids"], **options)[0]
 
     with concurrent.futures.ThreadPoolExecutor(concurrency) as pool:
         return list(pool.map(one, enumerate(entries)))
@@ -28,7 +28,7 @@ def run(cluster, entries, concurrency, sampling):
 def single_process(entries, sampling):
     lines = []
     for index, entry in enumerate(entries):
-        line = dict(sampling, prompt_ids=entry["ids"], max_tokens=len(entry["greedy"]))
+        line = dict(sampling, prompt_ids=entry["prompt_ids"], max_tokens=len(entry["generated_ids"]))
         if "seed" in line:
             line["seed"] += index
         lines.append(json.dumps(line))
@@ -43,7 +43,7 @@ def single_process(entries, sampling):
 def test_greedy_equals_transformers(cluster, recorded, concurrency):
     assert len(recorded) >= 50
     drawn = run(cluster, recorded, concurrency, GREEDY)
-    wrong = [i for i, (entry, out) in enumerate(zip(recorded, drawn)) if out != entry["greedy"]]
+    wrong = [i for i, (entry, out) in enumerate(zip(recorded, drawn)) if out != entry["generated_ids"]]
     assert wrong == []
 
 

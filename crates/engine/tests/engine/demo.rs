@@ -14,21 +14,21 @@ use crate::rig::{Rig, config, greedy, ids, job, run};
 
 #[derive(Deserialize)]
 struct Recorded {
-    records: Vec<Record>,
+    prompts: Vec<Record>,
 }
 
 /// A prompt and how `transformers` continues it greedily, up to the first near tie.
 #[derive(Clone, Deserialize)]
 struct Record {
-    ids: Vec<u32>,
-    greedy: Vec<u32>,
+    prompt_ids: Vec<u32>,
+    generated_ids: Vec<u32>,
 }
 
 #[tokio::test]
 async fn the_demo_model_writes_what_transformers_writes() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/tandem-demo");
     let text = std::fs::read_to_string(folder.join("greedy.json")).unwrap();
-    let records = serde_json::from_str::<Recorded>(&text).unwrap().records;
+    let records = serde_json::from_str::<Recorded>(&text).unwrap().prompts;
     assert!(records.len() >= 50, "{} prompts", records.len());
     let model = model::ModelConfig::from_dir(&folder).unwrap();
     let ladder = ShapeLadder { batches: vec![8], slots: 10, ..default_ladder(&model) };
@@ -37,7 +37,7 @@ async fn the_demo_model_writes_what_transformers_writes() {
     let rig = Rig::start(config);
     let mut rng = StdRng::seed_from_u64(8);
     let mut tasks = JoinSet::new();
-    for record in records.into_iter().filter(|record| !record.greedy.is_empty()) {
+    for record in records.into_iter().filter(|record| !record.generated_ids.is_empty()) {
         while tasks.len() >= 8 {
             tasks.join_next().await.unwrap().unwrap();
         }
@@ -45,8 +45,8 @@ async fn the_demo_model_writes_what_transformers_writes() {
         let delay = Duration::from_millis(rng.random_range(0..50));
         tasks.spawn(async move {
             tokio::time::sleep(delay).await;
-            let tokens = run(&handle, job(&record.ids, greedy(record.greedy.len()))).await;
-            assert_eq!(ids(&tokens), record.greedy, "prompt of {} tokens", record.ids.len());
+            let tokens = run(&handle, job(&record.prompt_ids, greedy(record.generated_ids.len()))).await;
+            assert_eq!(ids(&tokens), record.generated_ids, "prompt of {} tokens", record.prompt_ids.len());
         });
     }
     while let Some(done) = tasks.join_next().await {
