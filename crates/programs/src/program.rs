@@ -87,12 +87,14 @@ impl StateArray {
         let (pages, slots) = (ladder.pages as usize + 1, ladder.slots as usize + 1);
         let per_slot = [slots, state.vocabulary];
         match self {
-            Self::Latents => {
-                array(DType::F32, &[state.latent_layers, pages, ladder.page_tokens as usize, state.latent_width])
-            }
-            Self::Recurrent => {
-                array(DType::F32, &[state.recurrent_layers, slots, state.heads, state.key_dim, state.value_dim])
-            }
+            Self::Latents => array(
+                DType::F32,
+                &[state.latent_layers, pages, ladder.page_tokens as usize, state.latent_width],
+            ),
+            Self::Recurrent => array(
+                DType::F32,
+                &[state.recurrent_layers, slots, state.heads, state.key_dim, state.value_dim],
+            ),
             Self::Tails => {
                 array(DType::F32, &[state.recurrent_layers, slots, 3, state.tail_rows, state.tail_width])
             }

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::driver::Receiver;
 use crate::ends::TicketBook;
+use crate::reason::Reason;
 
 /// Accepts senders until `stop`, then lets the transfers under way end. Dropping the call ends them at once.
 pub async fn serve<B: TicketBook>(
@@ -44,6 +45,9 @@ pub async fn serve<B: TicketBook>(
             match receiver.receive(stream, book.as_ref()).await {
                 Ok(receipt) => {
                     tracing::debug!(%peer, segments = receipt.segments, bytes = receipt.bytes, "committed");
+                }
+                Err(error) if error.reason() == Some(&Reason::Cancelled) => {
+                    tracing::debug!(%peer, %error, "transfer ended");
                 }
                 Err(error) => tracing::warn!(%peer, %error, "transfer failed"),
             }
