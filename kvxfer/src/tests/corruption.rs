@@ -51,7 +51,7 @@ fn segments(chunk: u32) -> Vec<Segment> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// Whatever one direction does to its packets, the sink gets right bytes or none, and a commit means everything.
     #[test]
