@@ -80,8 +80,8 @@ fixtures! {
     five_saved "five-saved": chunks [40], pages of 7;
     five_module "five-module": chunks [200], pages of 64;
     folded "folded": chunks [96], pages of 8;
-    no_shared "no-shared": chunks [128], pages of 32;
-    wide_head "wide-head": chunks [32], pages of 16;
+    no_shared "no-shared": chunks [32], pages of 32;
+    wide_head "wide-head": chunks [128], pages of 16;
     strong_decay "strong-decay": chunks [80], pages of 16;
     no_decay "no-decay": chunks [100], pages of 5;
     query_rank "query-rank": chunks [64], pages of 320;

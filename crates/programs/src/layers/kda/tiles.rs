@@ -1,11 +1,14 @@
+use std::ops::RangeInclusive;
+
 use stablehlo::{DType, Dot, Func, Value};
 
 use super::decay::{BLOCK, Decay};
 use super::inverse::unit_lower_inverse;
 use super::overlap::overlaps;
 
-/// Most tokens of a tile: within it everything is products of matrices, from tile to tile the state is carried.
-const TILE: i64 = 64;
+/// Most tokens of a tile: within it everything is products of matrices, from tile to tile the state is carried. Work in
+/// a tile grows with its tokens, work between tiles with the channels of a head, so small heads have shorter tiles.
+const TILE: RangeInclusive<i64> = 32..=64;
 
 /// The recurrence over the `C` tokens of a chunk, in matrix form.
 ///
@@ -19,7 +22,7 @@ const TILE: i64 = 64;
 /// is done for every tile at once; the loop over tiles is one small product.
 pub(crate) fn chunked(f: &Func, qkv: [Value; 3], decay: Value, beta: Value, state: Value) -> (Value, Value) {
     let tokens = f.dim(decay, 0);
-    let tile = tile_length(tokens);
+    let tile = tile_length(tokens, f.dim(decay, 2));
     let tiles = tokens.div_euclid(tile) + i64::from(tokens % tile != 0);
     let cut = |x: Value| to_tiles(f, x, tiles, tile);
     let [q, k, v] = qkv.map(cut);
@@ -48,10 +51,11 @@ pub(crate) fn chunked(f: &Func, qkv: [Value; 3], decay: Value, beta: Value, stat
     (from_tiles(f, output, tokens), after)
 }
 
-/// The shortest tile that holds `tokens`, up to [`TILE`]; a block times a power of 2.
-fn tile_length(tokens: i64) -> i64 {
+/// The shortest tile that holds `tokens`, up to what suits heads of `dim` channels; a block times a power of 2.
+fn tile_length(tokens: i64, dim: i64) -> i64 {
+    let most = dim.clamp(*TILE.start(), *TILE.end());
     let mut tile = BLOCK;
-    while tile < TILE && tile < tokens {
+    while 2 * tile <= most && tile < tokens {
         tile *= 2;
     }
     tile
