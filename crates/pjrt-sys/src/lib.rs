@@ -12,6 +12,7 @@ mod client;
 mod executable;
 mod layout;
 mod status;
+mod topology;
 mod transfer;
 
 pub use api::{Call, InfallibleCall, PJRT_Api, Uncalled};
@@ -19,6 +20,7 @@ pub use buffer::*;
 pub use client::*;
 pub use executable::*;
 pub use status::*;
+pub use topology::*;
 pub use transfer::*;
 
 pub use libloading::Library;

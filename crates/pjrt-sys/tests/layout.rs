@@ -71,6 +71,13 @@ sizes! {
     PJRT_LoadedExecutable_AddressableDevices_Args: 40,
     PJRT_ExecuteOptions: 144,
     PJRT_LoadedExecutable_Execute_Args: 80,
+    PJRT_TopologyDescription_Create_Args: 56,
+    PJRT_TopologyDescription_Destroy_Args: 24,
+    PJRT_TopologyDescription_PlatformName_Args: 40,
+    PJRT_TopologyDescription_PlatformVersion_Args: 40,
+    PJRT_TopologyDescription_GetDeviceDescriptions_Args: 40,
+    PJRT_TopologyDescription_Attributes_Args: 40,
+    PJRT_Compile_Args: 64,
     PJRT_ShapeSpec: 36,
     PJRT_Client_CreateBuffersForAsyncHostToDevice_Args: 72,
     PJRT_AsyncHostToDeviceTransferManager_Destroy_Args: 24,
@@ -88,6 +95,7 @@ fn the_table_is_in_order() {
     assert_eq!(slot(offset_of!(sys::PJRT_Api, PJRT_Error_Destroy)), 0);
     assert_eq!(slot(offset_of!(sys::PJRT_Api, PJRT_Client_BufferFromHostBuffer)), 22);
     assert_eq!(slot(offset_of!(sys::PJRT_Api, PJRT_LoadedExecutable_Execute)), 55);
+    assert_eq!(slot(offset_of!(sys::PJRT_Api, PJRT_Compile)), 89);
     assert_eq!(slot(offset_of!(sys::PJRT_Api, PJRT_Buffer_CopyRawToHost)), 100);
     assert_eq!(size_of::<sys::PJRT_Api>(), 40 + 8 * 118);
 }

@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 pub enum Error {
     /// No plugin file was found.
-    #[error("no PJRT plugin: {0}; run `make plugin` or set TANDEM_PJRT_PLUGIN")]
+    #[error("no PJRT plugin: {0}; run `make plugin` or `make libtpu`, or set the variable that names one")]
     NoPlugin(String),
     /// The file is not a plugin this room can drive.
     #[error("plugin {path}: {message}")]
@@ -27,6 +27,16 @@ pub enum Error {
         call: &'static str,
         /// Its status.
         code: Code,
+        /// The plugin's words.
+        message: String,
+    },
+    /// The program does not fit the memory it is compiled for, wherever it may run.
+    #[error("{call}: out of {memory}: {message}")]
+    TooLarge {
+        /// The C call.
+        call: &'static str,
+        /// Which memory, and by how much.
+        memory: DeviceMemory,
         /// The plugin's words.
         message: String,
     },
@@ -82,6 +92,18 @@ pub enum Code {
     Unauthenticated,
 }
 
+/// A memory of a device that a program did not fit into, as the compiler reports it.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{space} memory, {used} used of {available}")]
+pub struct DeviceMemory {
+    /// `hbm`, `vmem`, or what else the chip has.
+    pub space: String,
+    /// What the program would take, in the compiler's words: `33.00G`.
+    pub used: String,
+    /// What there is: `31.24G`.
+    pub available: String,
+}
+
 /// Who has to act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
@@ -91,6 +113,31 @@ pub enum Fault {
     Plugin,
     /// The machine: memory or disk ran out, a device went away.
     Machine,
+}
+
+impl DeviceMemory {
+    /// Finds the figures in libtpu's words: `... in memory space hbm. Used 33.00G of 31.24G hbm ...`, or
+    /// `... (33.00G) exceeds available HBM (31.24G) ...`.
+    pub(crate) fn read(message: &str) -> Option<Self> {
+        let figure = |text: &str| {
+            let figure = text.split([' ', ')']).next().unwrap_or_default();
+            figure.trim_end_matches(['.', ',', ';', ':']).to_owned()
+        };
+        if let Some((before, after)) = message.split_once(" exceeds available ") {
+            let (space, available) = after.split_once(" (")?;
+            let (_, used) = before.rsplit_once('(')?;
+            return Some(Self {
+                space: space.to_lowercase(),
+                used: figure(used),
+                available: figure(available),
+            });
+        }
+        let (_, space) = message.split_once("in memory space ")?;
+        let (space, rest) = space.split_once('.')?;
+        let (_, used) = rest.split_once("Used ")?;
+        let (_, available) = used.split_once(" of ")?;
+        Some(Self { space: space.to_owned(), used: figure(used), available: figure(available) })
+    }
 }
 
 impl Code {
@@ -124,6 +171,7 @@ impl Error {
             Self::NoPlugin(_) => Code::NotFound,
             Self::Plugin { .. } | Self::Deleted { .. } => Code::FailedPrecondition,
             Self::Status { code, .. } => *code,
+            Self::TooLarge { .. } => Code::ResourceExhausted,
             Self::Missing { .. } => Code::Unimplemented,
             Self::Argument { .. } => Code::InvalidArgument,
             Self::Io { .. } => Code::Unavailable,
@@ -133,6 +181,7 @@ impl Error {
     /// Whose fault it is.
     pub fn whose(&self) -> Fault {
         match self.code() {
+            _ if matches!(self, Self::TooLarge { .. }) => Fault::Caller,
             Code::ResourceExhausted
             | Code::Unavailable
             | Code::DataLoss
@@ -167,7 +216,23 @@ impl Error {
         }
     }
 
+    /// Errors of a compiler: as [`of_parser`](Self::of_parser), and a lack of memory is told apart.
+    pub(crate) fn of_compiler(self) -> Self {
+        match self {
+            Self::Status { call, code: Code::ResourceExhausted, message } => {
+                match DeviceMemory::read(&message) {
+                    Some(memory) => Self::TooLarge { call, memory, message },
+                    None => Self::Status { call, code: Code::ResourceExhausted, message },
+                }
+            }
+            other => other.of_parser(),
+        }
+    }
+
     pub(crate) fn io(path: impl Into<PathBuf>, error: &std::io::Error) -> Self {
         Self::Io { path: path.into(), message: error.to_string() }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,16 @@
 //! A compiled program and what is known about it.
 
-use std::ffi::c_char;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use pjrt_sys as sys;
 
 use crate::client::Client;
+use crate::compiled::{Compiled, CompiledMemory, Cost};
 use crate::device::Device;
-use crate::dtype::{DType, Shape};
+use crate::dtype::Shape;
 use crate::event::null_result;
-use crate::plugin::{call, lent, text_from};
+use crate::plugin::{call, lent};
 use crate::signature::Signature;
 use crate::{Error, Result};
 
@@ -21,9 +21,10 @@ pub struct Executable {
 }
 
 struct Inner {
+    // Before the client: it must be gone when the client goes.
+    compiled: Compiled,
     client: Client,
     loaded: NonNull<sys::PJRT_LoadedExecutable>,
-    compiled: NonNull<sys::PJRT_Executable>,
     name: String,
     outputs: Vec<Arc<Shape>>,
     signature: Option<Signature>,
@@ -35,32 +36,6 @@ struct Inner {
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
-
-/// Memory a program needs on each device, in bytes, as the compiler planned it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CompiledMemory {
-    /// Machine code.
-    pub generated_code: u64,
-    /// Arguments.
-    pub arguments: u64,
-    /// Outputs.
-    pub outputs: u64,
-    /// Counted both in `arguments` and in `outputs`: donated.
-    pub aliased: u64,
-    /// Scratch during an execution.
-    pub temporaries: u64,
-    /// Most that is in use at once, where the plugin says.
-    pub peak: Option<u64>,
-}
-
-/// What one execution costs, as the compiler estimates it. Loops count once.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
-    /// Floating-point operations.
-    pub flops: f64,
-    /// Bytes read and written.
-    pub bytes_accessed: f64,
-}
 
 impl std::fmt::Debug for Executable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -86,9 +61,8 @@ impl Executable {
         };
         // SAFETY: the loaded executable is live; the plugin hands a second handle over.
         let got = unsafe { call!(plugin, PJRT_LoadedExecutable_GetExecutable, &mut get) };
-        let missing = || null_result(plugin, "PJRT_Executable");
-        let compiled = got.and_then(|()| NonNull::new(get.executable).ok_or_else(missing));
-        let compiled = match compiled {
+        // SAFETY: as above.
+        let compiled = match got.and_then(|()| unsafe { Compiled::from_raw(plugin, get.executable) }) {
             Ok(compiled) => compiled,
             Err(error) => {
                 destroy_loaded(client, loaded);
@@ -96,9 +70,9 @@ impl Executable {
             }
         };
         let mut inner = Inner {
+            compiled,
             client: client.clone(),
             loaded,
-            compiled,
             name: String::new(),
             outputs: Vec::new(),
             signature: None,
@@ -146,74 +120,29 @@ impl Executable {
         self.inner.loaded.as_ptr()
     }
 
-    /// A text that is the same for the same compiled program.
+    /// The program as such: its memory plan, cost, optimised module and serialized form.
+    pub fn compiled(&self) -> &Compiled {
+        &self.inner.compiled
+    }
+
+    /// As [`Compiled::fingerprint`].
     pub fn fingerprint(&self) -> Result<String> {
-        let mut args =
-            sys::PJRT_Executable_Fingerprint_Args { executable: self.compiled(), ..Default::default() };
-        let plugin = self.inner.client.plugin();
-        // SAFETY: the executable is live and lends its fingerprint.
-        unsafe {
-            call!(plugin, PJRT_Executable_Fingerprint, &mut args)?;
-            Ok(text_from(args.executable_fingerprint, args.executable_fingerprint_size))
-        }
+        self.inner.compiled.fingerprint()
     }
 
-    /// The bytes [`Client::load_executable`] takes, on the same plugin and the same kind of machine.
+    /// As [`Compiled::serialize`].
     pub fn serialize(&self) -> Result<Vec<u8>> {
-        let mut args =
-            sys::PJRT_Executable_Serialize_Args { executable: self.compiled(), ..Default::default() };
-        let plugin = self.inner.client.plugin();
-        // SAFETY: the executable is live; the bytes live until the deleter is called, which happens once.
-        unsafe {
-            call!(plugin, PJRT_Executable_Serialize, &mut args)?;
-            let bytes = lent(args.serialized_bytes.cast::<u8>(), args.serialized_bytes_size).to_vec();
-            if let Some(delete) = args.serialized_executable_deleter {
-                delete(args.serialized_executable);
-            }
-            Ok(bytes)
-        }
+        self.inner.compiled.serialize()
     }
 
-    /// The compiler's memory plan, where the plugin tells it.
+    /// As [`Compiled::memory`].
     pub fn memory(&self) -> Option<CompiledMemory> {
-        let mut args = sys::PJRT_Executable_GetCompiledMemoryStats_Args {
-            executable: self.compiled(),
-            ..Default::default()
-        };
-        let plugin = self.inner.client.plugin();
-        // SAFETY: the executable is live.
-        unsafe { call!(plugin, PJRT_Executable_GetCompiledMemoryStats, &mut args) }.ok()?;
-        let bytes = |value: i64| u64::try_from(value).unwrap_or(0);
-        Some(CompiledMemory {
-            generated_code: bytes(args.generated_code_size_in_bytes),
-            arguments: bytes(args.argument_size_in_bytes),
-            outputs: bytes(args.output_size_in_bytes),
-            aliased: bytes(args.alias_size_in_bytes),
-            temporaries: bytes(args.temp_size_in_bytes),
-            peak: Some(bytes(args.peak_memory_in_bytes)).filter(|peak| *peak > 0),
-        })
+        self.inner.compiled.memory()
     }
 
-    /// The compiler's cost estimate, where the plugin has one; the CPU plugin has none.
+    /// As [`Compiled::cost`].
     pub fn cost(&self) -> Option<Cost> {
-        let mut args =
-            sys::PJRT_Executable_GetCostAnalysis_Args { executable: self.compiled(), ..Default::default() };
-        let plugin = self.inner.client.plugin();
-        // SAFETY: the executable is live.
-        unsafe { call!(plugin, PJRT_Executable_GetCostAnalysis, &mut args) }.ok()?;
-        // SAFETY: the executable is live and lends its properties, whose names are lent too.
-        let find = |wanted: &str| unsafe {
-            lent(args.properties, args.num_properties)
-                .iter()
-                .filter(|property| property.kind == sys::PJRT_NAMED_VALUE_FLOAT)
-                .find(|property| lent(property.name.cast::<u8>(), property.name_size) == wanted.as_bytes())
-                .map(|property| f64::from(property.value.float_value))
-        };
-        Some(Cost { flops: find("flops")?, bytes_accessed: find("bytes accessed")? })
-    }
-
-    fn compiled(&self) -> *mut sys::PJRT_Executable {
-        self.inner.compiled.as_ptr()
+        self.inner.compiled.cost()
     }
 }
 
@@ -221,87 +150,31 @@ impl Inner {
     /// Reads name, devices, output shapes and signature.
     fn read(&mut self) -> Result<()> {
         let plugin = Arc::clone(self.client.plugin());
-        let executable = self.compiled.as_ptr();
-        let mut name = sys::PJRT_Executable_Name_Args { executable, ..Default::default() };
         let mut devices = sys::PJRT_LoadedExecutable_AddressableDevices_Args {
             executable: self.loaded.as_ptr(),
             ..Default::default()
         };
-        // SAFETY: both handles are live and lend what they return.
+        // SAFETY: the handle is live and lends what it returns.
         unsafe {
-            call!(plugin, PJRT_Executable_Name, &mut name)?;
             call!(plugin, PJRT_LoadedExecutable_AddressableDevices, &mut devices)?;
-            self.name = text_from(name.executable_name, name.executable_name_size);
             let devices = lent(devices.addressable_devices, devices.num_addressable_devices);
             self.devices = devices.iter().filter_map(|raw| self.client.position(*raw)).collect();
         }
-        self.signature = self.optimized_program()?.and_then(|(format, hlo)| Signature::parse(&format, &hlo));
+        self.name = self.compiled.name()?;
+        let program = self.compiled.optimized_program()?;
+        self.signature = program.and_then(|(format, hlo)| Signature::parse(&format, &hlo));
         self.outputs = match &self.signature {
             Some(signature) => signature.results.clone(),
-            None => self.output_shapes()?,
+            None => self.compiled.output_shapes()?,
         };
-        let mut count = sys::PJRT_Executable_NumOutputs_Args { executable, ..Default::default() };
-        // SAFETY: the executable is live.
-        unsafe { call!(plugin, PJRT_Executable_NumOutputs, &mut count)? };
-        match count.num_outputs == self.outputs.len() {
+        let (counted, described) = (self.compiled.num_outputs()?, self.outputs.len());
+        match counted == described {
             true => Ok(()),
             // The lists handed to an execution are sized by this number.
             false => Err(Error::Plugin {
                 path: plugin.path().to_owned(),
-                message: format!(
-                    "{} outputs are counted, {} described",
-                    count.num_outputs,
-                    self.outputs.len()
-                ),
+                message: format!("{counted} outputs are counted, {described} described"),
             }),
-        }
-    }
-
-    /// The optimised module and its format; none where the plugin does not show it.
-    fn optimized_program(&self) -> Result<Option<(String, Vec<u8>)>> {
-        let plugin = self.client.plugin();
-        let mut program = sys::PJRT_Program::new();
-        let mut args = sys::PJRT_Executable_OptimizedProgram_Args {
-            executable: self.compiled.as_ptr(),
-            program: &raw mut program,
-            ..Default::default()
-        };
-        // SAFETY: the first call only asks for the size.
-        if let Err(error) = unsafe { call!(plugin, PJRT_Executable_OptimizedProgram, &mut args) } {
-            return if error.code() == crate::Code::Unimplemented { Ok(None) } else { Err(error) };
-        }
-        let mut code = vec![0u8; program.code_size];
-        program.code = code.as_mut_ptr().cast::<c_char>();
-        args.program = &raw mut program;
-        // SAFETY: the second call writes into a buffer of the size the first one asked for; the format text is static.
-        unsafe {
-            call!(plugin, PJRT_Executable_OptimizedProgram, &mut args)?;
-            code.truncate(program.code_size);
-            Ok(Some((text_from(program.format, program.format_size), code)))
-        }
-    }
-
-    /// Output shapes as PJRT tells them.
-    fn output_shapes(&self) -> Result<Vec<Arc<Shape>>> {
-        let (plugin, executable) = (self.client.plugin(), self.compiled.as_ptr());
-        let mut types = sys::PJRT_Executable_OutputElementTypes_Args { executable, ..Default::default() };
-        let mut dims = sys::PJRT_Executable_OutputDimensions_Args { executable, ..Default::default() };
-        // SAFETY: the executable is live and lends the lists; `dims` holds as many numbers as the ranks add up to.
-        unsafe {
-            call!(plugin, PJRT_Executable_OutputElementTypes, &mut types)?;
-            call!(plugin, PJRT_Executable_OutputDimensions, &mut dims)?;
-            let types = lent(types.output_types, types.num_output_types);
-            let ranks = lent(dims.dim_sizes, dims.num_outputs);
-            let mut rest = lent(dims.dims, ranks.iter().sum());
-            types
-                .iter()
-                .zip(ranks)
-                .map(|(kind, rank)| {
-                    let (own, after) = rest.split_at(*rank);
-                    rest = after;
-                    Ok(Arc::new(Shape::new(DType::from_pjrt(*kind)?, own)))
-                })
-                .collect()
         }
     }
 }
@@ -316,11 +189,6 @@ fn destroy_loaded(client: &Client, loaded: NonNull<sys::PJRT_LoadedExecutable>) 
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let mut args =
-            sys::PJRT_Executable_Destroy_Args { executable: self.compiled.as_ptr(), ..Default::default() };
-        let plugin = self.client.plugin();
-        // SAFETY: the handle is live and ours.
-        let _ = unsafe { call!(plugin, PJRT_Executable_Destroy, &mut args) };
         destroy_loaded(&self.client, self.loaded);
     }
 }

@@ -43,7 +43,12 @@ impl CompileOptions {
 
     /// One program split over `devices` by its Shardy shardings, in the order of the mesh.
     pub fn sharded_over<'a>(devices: impl IntoIterator<Item = &'a Device>) -> Self {
-        let ids: Vec<_> = devices.into_iter().map(Device::id).collect();
+        Self::sharded_over_ids(devices.into_iter().map(Device::id))
+    }
+
+    /// As [`sharded_over`](Self::sharded_over), by device ids: for devices that need not be there.
+    pub fn sharded_over_ids(ids: impl IntoIterator<Item = i32>) -> Self {
+        let ids: Vec<_> = ids.into_iter().collect();
         Self {
             num_partitions: ids.len(),
             use_spmd: true,
@@ -56,7 +61,13 @@ impl CompileOptions {
     /// The serialized `xla.CompileOptionsProto`, once it is known to fit the client. Field numbers are those of
     /// `xla/pjrt/proto/compile_options.proto`.
     pub(crate) fn encode(&self, client: &Client) -> Result<Vec<u8>> {
-        self.check(client)?;
+        let known: Vec<_> = client.devices().iter().map(Device::id).collect();
+        self.encode_for("the client", &known)
+    }
+
+    /// As [`encode`](Self::encode), for devices of which only the ids are `known`; `owner` says in errors whose they are.
+    pub(crate) fn encode_for(&self, owner: &str, known: &[i32]) -> Result<Vec<u8>> {
+        self.check(owner, known)?;
         let mut build = Writer::default()
             .varint(4, self.num_replicas as u64)
             .varint(5, self.num_partitions as u64)
@@ -82,11 +93,10 @@ impl CompileOptions {
         })
     }
 
-    fn check(&self, client: &Client) -> Result<()> {
-        let known = client.devices();
+    fn check(&self, owner: &str, known: &[i32]) -> Result<()> {
         let needed = self.num_replicas.saturating_mul(self.num_partitions);
         if needed == 0 || needed > known.len() {
-            let message = format!("{needed} devices are asked for, the client has {}", known.len());
+            let message = format!("{needed} devices are asked for, {owner} has {}", known.len());
             return Err(Error::argument("num_replicas x num_partitions", message));
         }
         let Some(rows) = &self.device_assignment else {
@@ -97,8 +107,8 @@ impl CompileOptions {
             return Err(Error::argument("device_assignment", message));
         }
         let mut ids: Vec<_> = rows.iter().flatten().copied().collect();
-        if let Some(unknown) = ids.iter().find(|id| known.iter().all(|device| device.id() != **id)) {
-            return Err(Error::argument("device_assignment", format!("the client has no device {unknown}")));
+        if let Some(unknown) = ids.iter().find(|id| !known.contains(id)) {
+            return Err(Error::argument("device_assignment", format!("{owner} has no device {unknown}")));
         }
         ids.sort_unstable();
         ids.dedup();

@@ -1,4 +1,4 @@
-//! The protobuf wire format: as much as two small messages need.
+//! The protobuf wire format: as much as compile options and HLO modules need.
 
 /// Writes fields of one message.
 #[derive(Debug, Default)]
@@ -111,6 +111,46 @@ impl<'a> Reader<'a> {
         self.0 = rest;
         Some(taken)
     }
+}
+
+/// The sub-messages with one field number.
+pub(crate) fn messages(bytes: &[u8], wanted: u32) -> impl Iterator<Item = &[u8]> {
+    Reader(bytes).filter_map(move |field| match field {
+        Some(Field::Bytes(number, value)) if number == wanted => Some(value),
+        _ => None,
+    })
+}
+
+/// The last value of a number field, zero where it is absent.
+pub(crate) fn number(bytes: &[u8], wanted: u32) -> u64 {
+    let values = Reader(bytes).filter_map(|field| match field {
+        Some(Field::Varint(number, value)) if number == wanted => Some(value),
+        _ => None,
+    });
+    values.last().unwrap_or(0)
+}
+
+/// The last value of a text field, empty where it is absent.
+pub(crate) fn text(bytes: &[u8], wanted: u32) -> String {
+    messages(bytes, wanted).last().map(|text| String::from_utf8_lossy(text).into_owned()).unwrap_or_default()
+}
+
+/// The values of a repeated number field, packed or not; `None` where a packed list is cut.
+pub(crate) fn numbers(bytes: &[u8], wanted: u32) -> Option<Vec<u64>> {
+    let mut all = Vec::new();
+    for field in Reader(bytes) {
+        match field? {
+            Field::Varint(number, value) if number == wanted => all.push(value),
+            Field::Bytes(number, packed) if number == wanted => {
+                let mut list = Reader(packed);
+                while !list.0.is_empty() {
+                    all.push(list.take_varint()?);
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(all)
 }
 
 #[cfg(test)]

@@ -1,0 +1,96 @@
+//! An optimised module: what the compiler made of a program, as far as one asks how devices talk and what is copied.
+//!
+//! Field numbers are those of `xla/service/hlo.proto` and `xla/xla_data.proto`.
+
+mod read;
+mod survey;
+
+pub(crate) use read::{module_bytes, shape};
+pub use survey::{Collective, CollectiveKind, Copied};
+
+use std::fmt;
+
+use crate::dtype::Shape;
+
+/// A module as the compiler left it, for one device of those it runs on.
+#[derive(Clone, Debug)]
+pub struct HloModule {
+    computations: Vec<Computation>,
+    /// Position of the entry computation.
+    entry: usize,
+}
+
+/// Instructions that run one after another: the program itself, a loop's body, what is fused into one kernel.
+#[derive(Clone, Debug)]
+pub struct Computation {
+    id: u64,
+    /// Its name in the module.
+    pub name: String,
+    /// Operands come before their users.
+    pub instructions: Vec<Instruction>,
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub struct Instruction {
+    id: u64,
+    /// Its name in the module.
+    pub name: String,
+    /// Such as `fusion`, `copy` or `all-reduce-start`.
+    pub opcode: String,
+    /// The arrays it results in: one, or the members of a tuple at any depth. Tokens and unknown types are left out.
+    pub results: Vec<Shape>,
+    /// Where it comes from in the source program, `""` where unknown.
+    pub source: String,
+    operands: Vec<u64>,
+    calls: Vec<u64>,
+    /// Turns of a loop, where the compiler wrote them down.
+    turns: Option<u64>,
+}
+
+impl HloModule {
+    /// The program itself.
+    pub fn entry(&self) -> &Computation {
+        &self.computations[self.entry]
+    }
+
+    /// Everything: the program, bodies, fusions.
+    pub fn computations(&self) -> &[Computation] {
+        &self.computations
+    }
+}
+
+impl Instruction {
+    /// Bytes of its largest result, dense.
+    pub fn largest_result(&self) -> u64 {
+        self.results.iter().map(|shape| shape.size_bytes() as u64).max().unwrap_or(0)
+    }
+}
+
+/// One line an instruction, for reading: name, opcode, results, operands, source.
+impl fmt::Display for HloModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for computation in &self.computations {
+            let entry = if computation.id == self.entry().id { "ENTRY " } else { "" };
+            writeln!(f, "{entry}{} {{", computation.name)?;
+            for instruction in &computation.instructions {
+                let results: Vec<_> = instruction.results.iter().map(ToString::to_string).collect();
+                let (name, opcode) = (&instruction.name, &instruction.opcode);
+                write!(f, "  {name} = ({}) {opcode}(", results.join(", "))?;
+                let named = |id: &u64| computation.instructions.iter().find(|each| each.id == *id);
+                let operands = instruction.operands.iter().filter_map(named).map(|each| each.name.as_str());
+                write!(f, "{})", operands.collect::<Vec<_>>().join(", "))?;
+                for call in &instruction.calls {
+                    let called = self.computations.iter().find(|each| each.id == *call);
+                    write!(f, " calls {}", called.map_or("?", |called| called.name.as_str()))?;
+                }
+                if let Some(turns) = instruction.turns {
+                    write!(f, " turns {turns}")?;
+                }
+                writeln!(f, " from {:?}", instruction.source)?;
+            }
+            writeln!(f, "}}")?;
+        }
+        Ok(())
+    }
+}
