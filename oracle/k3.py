@@ -1,20 +1,10 @@
-"""Tiny random Kimi K3 checkpoints and mlx-lm's reading of them (`mlx_lm/models/kimi_k3.py`), MTP layer included.
+"""Tiny random Kimi K3 checkpoints; `k3_judge.py` says what mlx-lm computes with them."""
 
-The MTP layer is mlx-lm's own decoder layer without AttnRes, wired as vLLM's `kimi_k3/nvidia/mtp.py` does.
-"""
-
-import dataclasses
-import json
-
-import mlx.core as mx
-import mlx.nn as nn
-import numpy
 import torch
-from mlx.utils import tree_flatten, tree_unflatten
-from mlx_lm.models import kimi_k3
-from safetensors.torch import save_file
 
+import checkpoint
 import record
+from k3_judge import Judge
 
 SOURCE = "mlx-lm 0.32.2, mlx 0.32.4, float32, CPU"
 NINE = [4, 8, 9]
@@ -137,41 +127,15 @@ def tensors(c, padded=4, residual=False, head=False):
     return out
 
 
-def drawn(shapes, generator, decay=(0.0, -1.0), common=0.0, mlp=1.0):
-    """Weights of the usual sizes; decay = (mean of A_log, mean of dt_bias), common = a part shared by all embeddings."""
-    normal = lambda shape: torch.randn(shape, generator=generator)
-    out = {}
-    for name, shape in shapes.items():
-        if "norm" in name:
-            x = 1 + 0.1 * normal(shape)
-        elif "dt_bias" in name:
-            x = decay[1] + normal(shape)
-        elif "A_log" in name:
-            x = decay[0] + 0.3 * normal(shape)
-        elif "conv1d" in name:
-            x = 0.5 * normal(shape)
-        elif "e_score_correction_bias" in name:
-            x = 0.1 * normal(shape)
-        elif "embed_tokens" in name:
-            x = normal(shape) + common * normal(shape[-1:])
-        else:
-            wide = name.endswith(("w1.weight", "w3.weight", "gate_proj.weight", "up_proj.weight")) and "routed_expert" not in name
-            x = normal(shape) * shape[-1] ** -0.5 * (mlp if wide else 1.0)
-        out[name] = x.bfloat16()
-    return out
-
-
-def save(folder, config, weights, nested=False, float32=False):
-    """The checkpoint folder. `float32` stores what the published one keeps in float32 so."""
-    folder.mkdir(parents=True, exist_ok=True)
+def spelt(config, weights, nested=False, float32=False):
+    """`nested` is the published multimodal form; `float32` stores what the published checkpoint keeps in float32 so."""
     if nested:
         inner = config | {"model_type": "kimi_linear"}
         config = {"architectures": ["KimiK3ForConditionalGeneration"], "model_type": "kimi_k3", "text_config": inner}
         weights = {"language_model." + n: x for n, x in weights.items()}
     if float32:
         weights = {n: x.float() if n.endswith(STRICT) else x for n, x in weights.items()}
-    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    save_file({n: x.contiguous() for n, x in weights.items()}, folder / "model.safetensors", metadata={"format": "pt"})
+    return config, weights
 
 
 def make(folder, seed, layers, mla, spell={}, draw={}, **changes):
@@ -179,153 +143,6 @@ def make(folder, seed, layers, mla, spell={}, draw={}, **changes):
     shape = {k: v for k, v in spell.items() if k in ("padded", "residual", "head")}
     how = {k: v for k, v in spell.items() if k in ("nested", "float32")}
     generator = torch.Generator().manual_seed(seed)
-    save(folder, config, drawn(tensors(config, **shape), generator, **draw), **how)
+    checkpoint.save(folder, *spelt(config, checkpoint.drawn(tensors(config, **shape), generator, **draw), **how))
     naming = "language_model" if spell.get("nested") else "published"
     record.write(folder, SOURCE, naming, record.prompts(Judge(folder), generator))
-
-
-class Recorded:
-    """A module that keeps what it was given."""
-
-    def __init__(self, inner):
-        self.inner, self.seen = inner, None
-
-    def __call__(self, x):
-        self.seen = x
-        return self.inner(x)
-
-
-class Network:
-    """mlx-lm's model and its MTP layer, in one number format."""
-
-    def __init__(self, folder, rounded):
-        config = json.loads((folder / "config.json").read_text())
-        weights = dict(mx.load(str(folder / "model.safetensors")))
-        self.args = kimi_k3.ModelArgs.from_dict(config)
-        model = kimi_k3.Model(self.args)
-        self.load(model, model.sanitize(dict(weights)), rounded)
-        self.model = model.language_model
-        self.norm = self.model.model.norm = Recorded(self.model.model.norm)
-        self.mtp(weights, rounded)
-
-    def load(self, module, weights, rounded):
-        keep = kimi_k3.LanguageModel.cast_predicate.fget(None)
-        cast = lambda n, x: x.astype(mx.bfloat16 if rounded and keep(n) else mx.float32)
-        module.load_weights([(n, cast(n, x)) for n, x in weights.items()], strict=True)
-        module.eval()
-
-    def mtp(self, weights, rounded):
-        """The draft layer, by the same sanitiser: as the last layer of a model without AttnRes."""
-        text = self.args.text_config
-        n = text.num_hidden_layers
-        plain = dataclasses.replace(text, num_hidden_layers=n + 1, attn_res_block_size=None)
-        at = f"model.layers.{n}."
-        own = {k.removeprefix("language_model."): x for k, x in weights.items()}
-        own = {k: x for k, x in own.items() if k.startswith(at) and "_res_" not in k}
-        block = {k.removeprefix(at): x for k, x in kimi_k3.LanguageModel(plain).sanitize(own).items()}
-        self.draft = nn.Module()
-        d, v = text.hidden_size, text.vocab_size
-        for name in ("enorm", "hnorm"):
-            setattr(self.draft, name, nn.RMSNorm(d, eps=text.rms_norm_eps))
-        self.draft.eh_proj = nn.Linear(2 * d, d, bias=False)
-        self.draft.shared_head = nn.Module()
-        self.draft.shared_head.norm = nn.RMSNorm(d, eps=text.rms_norm_eps)
-        if "shared_head.head.weight" in block:
-            self.draft.shared_head.head = nn.Linear(d, v, bias=False)
-        if "embed_tokens.weight" in block:
-            self.draft.embed_tokens = nn.Embedding(v, d)
-        self.draft.block = kimi_k3.KimiK3DecoderLayer(plain, n)
-        assert not self.draft.block.is_linear
-        outer = ("enorm", "hnorm", "eh_proj", "shared_head", "embed_tokens")
-        self.load(self.draft, {k if k.startswith(outer) else "block." + k: x for k, x in block.items()}, rounded)
-
-    def drafts(self, ids, first):
-        """Ids shifted left by one with `first` at the end, then a chain; the block's output is passed on before its norm."""
-        self.model(mx.array([ids]))
-        hidden, tokens = self.norm.seen, ids[1:] + [first]
-        embed = getattr(self.draft, "embed_tokens", self.model.model.embed_tokens)
-        head = getattr(self.draft.shared_head, "head", self.model.lm_head)
-        cache, chain, logits = kimi_k3.KVCache(), [], []
-        for _ in range(3):
-            e = embed(mx.array([tokens]))
-            if cache.offset == 0:
-                e = mx.concatenate([mx.zeros_like(e[:, :1]), e[:, 1:]], axis=1)
-            x = self.draft.eh_proj(mx.concatenate([self.draft.enorm(e), self.draft.hnorm(hidden)], axis=-1))
-            mask = kimi_k3.create_attention_mask(x, cache, return_array=True)
-            hidden, _ = self.draft.block(x, mask=mask, cache=cache)
-            hidden = hidden[:, -1:]
-            logits.append(head(self.draft.shared_head.norm(hidden))[0, -1])
-            tokens = [int(mx.argmax(logits[-1]).item())]
-            chain += tokens
-        return chain, logits
-
-
-class Judge:
-    def __init__(self, folder):
-        self.exact, self.low = Network(folder, False), Network(folder, True)
-        self.vocabulary = self.exact.args.text_config.vocab_size
-        self.margin = float("inf")
-
-    def numbers(self, x):
-        """To numpy, folding in the gaps seen at the routers on the way."""
-        out = numpy.array(x.astype(mx.float32))
-        if GAPS:
-            self.margin = min(self.margin, min(float(g.item()) for g in GAPS))
-            GAPS.clear()
-        return out
-
-    def start(self, ids):
-        cache = self.exact.model.make_cache()
-        return cache, self.numbers(self.exact.model(mx.array([ids]), cache)[0, -1])
-
-    def step(self, cache, token):
-        return self.numbers(self.exact.model(mx.array([[token]]), cache)[0, -1])
-
-    def whole(self, ids):
-        return self.numbers(self.exact.model(mx.array([ids]))[0])
-
-    def rounded(self, ids):
-        return self.numbers(self.low.model(mx.array([ids]))[0, -1])
-
-    def layers(self, ids):
-        seen, call = [], kimi_k3.KimiK3DecoderLayer.__call__
-
-        def tapped(layer, *args, **more):
-            out = call(layer, *args, **more)
-            seen.append(out[0][0, -1])
-            return out
-
-        kimi_k3.KimiK3DecoderLayer.__call__ = tapped
-        try:
-            self.exact.model(mx.array([ids]))
-        finally:
-            kimi_k3.KimiK3DecoderLayer.__call__ = call
-        return [self.numbers(x) for x in seen]
-
-    def drafts(self, ids, first):
-        chain, logits = self.exact.drafts(ids, first)
-        return chain, [self.numbers(x) for x in logits]
-
-
-GAPS = []
-
-
-def watched(select):
-    """Notes how far apart the last chosen and the first unchosen expert are."""
-
-    def chosen(gates, bias, top_k, *rest):
-        scores = mx.sort(mx.sigmoid(gates.astype(mx.float32)) + bias, axis=-1)
-        GAPS.append((scores[..., -top_k] - scores[..., -top_k - 1]).min())
-        return select(gates, bias, top_k, *rest)
-
-    return chosen
-
-
-def gather_any(a, b, *args, **more):
-    """mlx has no gathered bfloat16 product on the CPU: products in float32, rounded once at the end."""
-    return gather_mm(a.astype(mx.float32), b.astype(mx.float32), *args, **more).astype(a.dtype)
-
-
-mx.set_default_device(mx.cpu)
-gather_mm, mx.gather_mm = mx.gather_mm, gather_any
-kimi_k3._group_expert_select = watched(kimi_k3._group_expert_select)
