@@ -48,7 +48,8 @@ class Draft:
         longer.indexer_types = config.indexer_types + ["full"]
         at = f"layers.{n}."
         outer = {k.removeprefix(at): x.float() for k, x in tensors.items() if k.startswith(tuple(at + x for x in OUTER))}
-        model = network(longer, {k: x for k, x in tensors.items() if k.removeprefix(at) not in outer}, torch.float32, spare="_hc.")
+        inner = {k: x for k, x in tensors.items() if not k.startswith(tuple(at + x for x in OUTER))}
+        model = network(longer, inner, torch.float32, spare="_hc.")
         self.config, self.block = longer, model.layers[n]
         self.eh_proj = outer["eh_proj.weight"]
         self.norms = {}

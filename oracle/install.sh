@@ -14,5 +14,5 @@ jax_venv=$2
 "$torch_venv/bin/pip" install --quiet --no-deps -r "$here/requirements-torch.txt"
 libraries=$("$torch_venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/torch/lib
 "$torch_venv/bin/python" "$here/cuda_stubs.py" "$libraries"
-"$torch_venv/bin/python" -c 'import torch; from transformers import KimiLinearForCausalLM; print("torch", torch.__version__)'
+"$torch_venv/bin/python" -c 'import torch; from mlx_lm.models import kimi_k3; from transformers import KimiLinearForCausalLM; print("torch", torch.__version__)'
 "$jax_venv/bin/python" -c 'import jax; print("jax", jax.__version__)'

@@ -1,6 +1,6 @@
 """What is recorded of a judge: prompts with a safe greedy continuation, layer outputs, drafts, bfloat16 error.
 
-A judge (see `k3.py`, `glm.py`, `kimi_linear.py`) is an object with
+A judge (see `k3_judge.py`, `glm_judge.py`, `kimi_linear.py`) is an object with
 
     vocabulary                   ids are drawn from 3 .. vocabulary
     start(ids)                   -> (state, logits [V] after the last id), with a cache
@@ -61,13 +61,10 @@ def prompt_of(judge, length, generator, layered=False, drafted=False):
         chain = judge.drafts(ids, tokens[0]) if drafted else None
         if chain and min(min(distance(x) for x in chain[1]) / TIE, judge.margin / MARGIN) < 1:
             continue
-        margin = judge.margin
         whole = judge.whole(ids + tokens)
         assert whole[length - 1 : -1].argmax(-1).tolist() == tokens
         out = {"ids": ids, "logits": shortest(logits), "greedy": tokens, "closest": closest}
         out["bf16_error"] = float(f"{numpy.abs(judge.rounded(ids) - logits).max():.4g}")
-        if numpy.isfinite(margin):
-            out["margin"] = float(f"{margin:.4g}")
         if layered:
             out["layers"] = [shortest(x) for x in judge.layers(ids)]
         if chain:
@@ -76,8 +73,8 @@ def prompt_of(judge, length, generator, layered=False, drafted=False):
     raise SystemExit(f"no prompt of {length} tokens without a near-tie")
 
 
-def prompts(judge, generator):
-    return [prompt_of(judge, n, generator, n in LAYERED, n in DRAFTED) for n in LENGTHS]
+def prompts(judge, generator, lengths=LENGTHS, layered=LAYERED, drafted=DRAFTED):
+    return [prompt_of(judge, n, generator, n in layered, n in drafted) for n in lengths]
 
 
 def write(folder, source, naming, prompts):
