@@ -18,7 +18,7 @@ use crate::fleet::Fleet;
 use crate::metrics::Metrics;
 use crate::model::Model;
 use crate::relay::TokenStream;
-use crate::request::{Asked, Prompt, Request};
+use crate::request::{Asked, Request};
 
 /// Texts longer than this are tokenized beside the runtime, in bytes.
 const LONG_TEXT: usize = 16 << 10;
@@ -113,13 +113,7 @@ impl Router {
 
     async fn check(&self, asked: Asked) -> Result<Request, Error> {
         let (model, context, seed) = (Arc::clone(&self.model), self.context(), self.fresh_seed());
-        let long = match &asked.prompt {
-            Prompt::Text(text) => text.len() > LONG_TEXT,
-            Prompt::Chat(messages) => {
-                messages.iter().map(|message| message.content.len()).sum::<usize>() > LONG_TEXT
-            }
-            Prompt::Missing | Prompt::Tokens(_) => false,
-        };
+        let long = asked.prompt.bytes() > LONG_TEXT;
         let check = move || Request::check(asked, &model, context, seed, SystemTime::now());
         if !long {
             return check();

@@ -28,5 +28,5 @@ pub use flags::Flags;
 pub use journey::{Config, Deps, Router};
 pub use model::{Model, OpenError};
 pub use relay::TokenStream;
-pub use request::{Asked, Door, Prompt, Request};
+pub use request::{Asked, Chat, Door, Prompt, Request};
 pub use server::{Listeners, ServeError};

@@ -26,7 +26,7 @@ pub struct Model {
     pub vocabulary: u32,
     /// Longest prompt and output together, in tokens.
     pub context: u32,
-    /// Tokens that end a sequence.
+    /// Tokens that end a sequence: by the config, and by the family's rules.
     pub end_tokens: Vec<u32>,
 }
 
@@ -35,18 +35,23 @@ impl Model {
     pub fn open(folder: &Path, name: String) -> Result<Self, OpenError> {
         let config = ModelConfig::from_dir(folder)?;
         let narrow = |field, value| u32::try_from(value).map_err(|_| OpenError::TooLarge { field, value });
-        let chat = match ChatTemplate::open(folder) {
+        let tokenizer = Tokenizer::open(folder)?;
+        let chat = match ChatTemplate::open(folder, &tokenizer) {
             Ok(template) => Some(template),
             Err(text::Error::NoChatTemplate) => None,
             Err(error) => return Err(error.into()),
         };
+        let mut end_tokens = config.eos;
+        end_tokens.extend(tokenizer.end_tokens());
+        end_tokens.sort_unstable();
+        end_tokens.dedup();
         Ok(Self {
             name,
-            tokenizer: Tokenizer::open(folder)?,
+            tokenizer,
             chat,
             vocabulary: narrow("vocabulary", config.vocabulary)?,
             context: narrow("context", config.context)?,
-            end_tokens: config.eos,
+            end_tokens,
         })
     }
 }

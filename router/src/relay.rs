@@ -13,7 +13,7 @@ use proto::v1::run_response::Event as DecodeEvent;
 use proto::v1::{
     Ended, FinishReason, FirstToken, GenerateResponse, PrefillResponse, Role, RunResponse, TokenDelta, Usage,
 };
-use text::Tokenizer;
+use text::{ReplyStyle, Tokenizer};
 use tokio::time::{Instant, Sleep};
 use tonic::Status;
 
@@ -30,6 +30,7 @@ pub struct TokenStream {
     prompt_tokens: u32,
     dispatch: Dispatch,
     tokenizer: Tokenizer,
+    reply: ReplyStyle,
     assembly: Assembly,
     clock: Clock,
     alarm: std::pin::Pin<Box<Sleep>>,
@@ -54,6 +55,7 @@ impl TokenStream {
         Self {
             id: admitted.request.id.clone(),
             prompt_tokens: admitted.request.prompt_tokens(),
+            reply: admitted.request.reply.clone(),
             assembly: Assembly::new(&admitted.request, &tokenizer),
             alarm: Box::pin(tokio::time::sleep_until(clock.alarm_at())),
             dispatch,
@@ -69,6 +71,11 @@ impl TokenStream {
     /// The request's id.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    /// How the text is to be read.
+    pub fn reply(&self) -> &ReplyStyle {
+        &self.reply
     }
 
     /// The next delta. The last one has `finish`, or is an error; after it there is none.

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use programs::sampling::{self, Sampling};
-use text::Message;
+use text::{ChatOptions, Message, Rendered, ReplyStyle};
 
 use crate::error::Error;
 use crate::model::Model;
@@ -12,7 +12,6 @@ use crate::model::Model;
 mod tests;
 
 const MAX_ID_BYTES: usize = 128;
-const ROLES: [&str; 3] = ["system", "user", "assistant"];
 
 /// Which API a client speaks: the two name fields differently, and errors name them as the client does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,10 +36,11 @@ impl Door {
         }
     }
 
-    fn messages(self) -> &'static str {
+    /// A field of a conversation or of what it is rendered with.
+    pub(crate) fn chat(self, field: &str) -> String {
         match self {
-            Self::Grpc => "prompt.chat.messages",
-            Self::Http => "messages",
+            Self::Grpc => format!("prompt.chat.{field}"),
+            Self::Http => field.to_owned(),
         }
     }
 }
@@ -68,7 +68,28 @@ pub enum Prompt {
     Missing,
     Text(String),
     Tokens(Vec<i64>),
-    Chat(Vec<Message>),
+    Chat(Chat),
+}
+
+/// A conversation, and what it is rendered with.
+#[derive(Clone, Debug, Default)]
+pub struct Chat {
+    pub messages: Vec<Message>,
+    pub options: ChatOptions,
+}
+
+impl Prompt {
+    /// Bytes of its text.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Missing | Self::Tokens(_) => 0,
+            Self::Text(text) => text.len(),
+            Self::Chat(chat) => {
+                let tools: usize = chat.options.tools.iter().map(text::Tool::bytes).sum();
+                tools + chat.messages.iter().map(Message::bytes).sum::<usize>()
+            }
+        }
+    }
 }
 
 /// A request in which every field is right: it can be served as soon as there is room.
@@ -82,6 +103,8 @@ pub struct Request {
     pub max_tokens: u32,
     /// The model's own unless ignored, and the request's.
     pub end_tokens: Vec<u32>,
+    /// How the answer is to be read.
+    pub reply: ReplyStyle,
     pub priority: i32,
     pub tenant: String,
     pub cache_salt: String,
@@ -105,7 +128,7 @@ impl Request {
             .sampling
             .checked(model.vocabulary, fresh_seed)
             .map_err(|refused| Error::invalid(asked.door.sampling(refused.field), refused.why))?;
-        let prompt = tokens(asked.door, asked.prompt, model, context, now)?;
+        let (prompt, reply) = tokens(asked.door, asked.prompt, model, context, now)?;
         let room = room(prompt.len(), context)?;
         let max_tokens = sampling
             .max_tokens
@@ -123,6 +146,7 @@ impl Request {
             sampling,
             max_tokens,
             end_tokens,
+            reply,
             priority: asked.priority,
             tenant: asked.tenant,
             cache_salt: asked.cache_salt,
@@ -174,37 +198,57 @@ fn tokens(
     model: &Model,
     context: u32,
     now: SystemTime,
-) -> Result<Vec<u32>, Error> {
-    let of_text = |text: &str| refuse_endless(text, model, context).map(|()| text.is_empty());
+) -> Result<(Vec<u32>, ReplyStyle), Error> {
     let failed = |error: text::Error| Error::invalid("prompt", error.to_string());
-    match prompt {
-        Prompt::Missing => Err(Error::invalid("prompt", "is required")),
+    let ids = match prompt {
+        Prompt::Missing => return Err(Error::invalid("prompt", "is required")),
         Prompt::Text(text) => {
-            if of_text(&text)? {
+            refuse_endless(text.len(), model, context)?;
+            if text.is_empty() {
                 return Err(Error::invalid("prompt", "is empty"));
             }
-            model.tokenizer.encode(&text).map_err(failed)
+            model.tokenizer.encode(&text).map_err(failed)?
         }
-        Prompt::Tokens(ids) => ids.into_iter().map(|id| token(door, id, model.vocabulary)).collect(),
-        Prompt::Chat(messages) => {
-            check_messages(door, &messages)?;
-            let template = model
-                .chat
-                .as_ref()
-                .ok_or_else(|| Error::invalid(door.messages(), "the model has no chat template"))?;
-            let text = template.render(&messages, now).map_err(|error| match error {
-                text::Error::Messages(why) => Error::invalid(door.messages(), why),
-                other => Error::Internal(other.to_string()),
-            })?;
-            of_text(&text)?;
-            model.tokenizer.encode_rendered(&text).map_err(failed)
+        Prompt::Tokens(ids) => {
+            ids.into_iter().map(|id| token(door, id, model.vocabulary)).collect::<Result<_, _>>()?
+        }
+        Prompt::Chat(chat) => {
+            let rendered = rendered(door, &chat, model, now)?;
+            refuse_endless(rendered.prompt.bytes(), model, context)?;
+            let ids = model.tokenizer.encode_prompt(&rendered.prompt).map_err(failed)?;
+            return Ok((ids, rendered.reply));
+        }
+    };
+    Ok((ids, ReplyStyle::plain()))
+}
+
+fn rendered(door: Door, chat: &Chat, model: &Model, now: SystemTime) -> Result<Rendered, Error> {
+    let refused = |field: &str, why: &str| Err(Error::invalid(door.chat(field), why));
+    if chat.messages.is_empty() {
+        return refused("messages", "is empty");
+    }
+    let Some(template) = &model.chat else {
+        return refused("messages", "the model has no chat template");
+    };
+    if !template.has_tools() {
+        let outcome = chat.messages.iter().position(|message| matches!(message, Message::Tool(_)));
+        if let Some(index) = outcome {
+            return refused(&format!("messages[{index}].role"), "the model has no tools");
+        }
+        if !chat.options.tools.is_empty() {
+            return refused("tools", "is not supported: the model has none");
         }
     }
+    template.render(&chat.messages, &chat.options, now).map_err(|error| match error {
+        text::Error::Messages(why) => Error::invalid(door.chat("messages"), why),
+        text::Error::Refused { field, why } => Error::invalid(door.chat(&field), why),
+        other => Error::Internal(other.to_string()),
+    })
 }
 
 /// Refuses a text that is too long however it is cut, before minutes are spent on cutting it.
-fn refuse_endless(text: &str, model: &Model, context: u32) -> Result<(), Error> {
-    let fewest = (text.len() / model.tokenizer.longest_token_bytes().max(1)) as u64;
+fn refuse_endless(bytes: usize, model: &Model, context: u32) -> Result<(), Error> {
+    let fewest = (bytes / model.tokenizer.longest_token_bytes().max(1)) as u64;
     if fewest > u64::from(context) {
         return Err(Error::ContextLength { field: "prompt".to_owned(), tokens: fewest, context });
     }
@@ -215,17 +259,4 @@ fn token(door: Door, id: i64, vocabulary: u32) -> Result<u32, Error> {
     u32::try_from(id).ok().filter(|&id| id < vocabulary).ok_or_else(|| {
         Error::invalid(door.token_ids(), format!("token id {id} is not in the vocabulary of {vocabulary}"))
     })
-}
-
-fn check_messages(door: Door, messages: &[Message]) -> Result<(), Error> {
-    if messages.is_empty() {
-        return Err(Error::invalid(door.messages(), "is empty"));
-    }
-    for (index, message) in messages.iter().enumerate() {
-        if !ROLES.contains(&message.role.as_str()) {
-            let why = format!("{:?} is not one of {}", message.role, ROLES.join(", "));
-            return Err(Error::invalid(format!("{}[{index}].role", door.messages()), why));
-        }
-    }
-    Ok(())
 }

@@ -56,7 +56,10 @@ impl Local {
             bar.set_message(progress.what);
         })?;
         bar.finish_and_clear();
-        Ok(Self { engine, tokenizer: Tokenizer::open(folder)?, end_tokens: model.eos })
+        let tokenizer = Tokenizer::open(folder)?;
+        let mut end_tokens = model.eos;
+        end_tokens.extend(tokenizer.end_tokens());
+        Ok(Self { engine, tokenizer, end_tokens })
     }
 
     pub(super) async fn generate(&self, request: &Request, output: &mut Output) -> anyhow::Result<()> {

@@ -1,147 +1,104 @@
-//! The checkpoint's chat template: a conversation as the one text that the model was trained on.
+//! A conversation as the one prompt that the model was trained on.
+
+mod glm;
+mod jinja;
+mod k3;
+mod message;
+mod outcomes;
 
 use std::path::Path;
 use std::time::SystemTime;
 
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
-use minijinja::{Environment, ErrorKind, Value, context};
-use serde::{Deserialize, Serialize};
+use crate::error::Error;
+use crate::family::Family;
+use crate::prompt::Prompt;
+use crate::reply::{Opening, ReplyStyle};
+use crate::tokenizer::Tokenizer;
+use jinja::Jinja;
+pub use message::{Answer, Arguments, ChatOptions, Message, Outcome, Said, Tool, ToolCall};
 
-use crate::error::{Error, read};
-
-#[cfg(test)]
-mod tests;
-
-const TEMPLATE: &str = "chat";
-
-/// One turn of a conversation.
-#[derive(Clone, Debug, Serialize, PartialEq, Eq)]
-pub struct Message {
-    pub role: String,
-    pub content: String,
-}
-
-/// A compiled chat template, with the variables that Hugging Face's templates expect.
+/// How a checkpoint wants conversations written.
 #[derive(Debug)]
 pub struct ChatTemplate {
-    environment: Environment<'static>,
-    bos_token: Option<String>,
-    eos_token: Option<String>,
+    renderer: Renderer,
+    /// Whose markers answers have.
+    family: Option<Family>,
 }
 
-#[derive(Default, Deserialize)]
-struct TokenizerConfig {
-    chat_template: Option<TemplateEntry>,
-    bos_token: Option<SpecialToken>,
-    eos_token: Option<SpecialToken>,
+#[derive(Debug)]
+enum Renderer {
+    Jinja { template: Box<Jinja>, markers: Vec<String> },
+    Family(Family),
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum TemplateEntry {
-    One(String),
-    Named(Vec<NamedTemplate>),
-}
-
-#[derive(Deserialize)]
-struct NamedTemplate {
-    name: String,
-    template: String,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum SpecialToken {
-    Text(String),
-    Added { content: String },
+/// A conversation, ready for the assistant's answer.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    pub prompt: Prompt,
+    /// How the answer is to be read.
+    pub reply: ReplyStyle,
 }
 
 impl ChatTemplate {
-    /// Reads `chat_template.jinja` in `folder`, else `chat_template` in `tokenizer_config.json`.
-    pub fn open(folder: &Path) -> Result<Self, Error> {
-        let config_path = folder.join("tokenizer_config.json");
-        let config: TokenizerConfig = if config_path.exists() {
-            serde_json::from_str(&read(&config_path)?)
-                .map_err(|error| Error::malformed(&config_path, error))?
-        } else {
-            TokenizerConfig::default()
-        };
-        let template_path = folder.join("chat_template.jinja");
-        let (path, source) = if template_path.exists() {
-            (&template_path, Some(read(&template_path)?))
-        } else {
-            (&config_path, config.chat_template.and_then(TemplateEntry::into_source))
-        };
-        let source = source.ok_or(Error::NoChatTemplate)?;
-        let bos_token = config.bos_token.map(SpecialToken::into_text);
-        let eos_token = config.eos_token.map(SpecialToken::into_text);
-        Self::from_source(source, bos_token, eos_token).map_err(|why| Error::malformed(path, why))
-    }
-
-    /// The text for `messages`, ready for the assistant's answer. `now` is what `strftime_now` formats, in UTC.
-    pub fn render(&self, messages: &[Message], now: SystemTime) -> Result<String, Error> {
-        let refused = |error: minijinja::Error| Error::Messages(reason(&error));
-        // transformers leaves tokens that the tokenizer lacks undefined, not none.
-        let token = |token: Option<&str>| token.map_or(Value::UNDEFINED, Value::from);
-        let template = self.environment.get_template(TEMPLATE).map_err(refused)?;
-        let strftime_now = Value::from_function(move |format: String| strftime(&format, now));
-        let variables = context! {
-            messages => Value::from(Serde(messages)),
-            strftime_now,
-            add_generation_prompt => true,
-            bos_token => token(self.bos_token.as_deref()),
-            eos_token => token(self.eos_token.as_deref()),
-        };
-        template.render(variables).map_err(refused)
-    }
-
-    fn from_source(
-        source: String,
-        bos_token: Option<String>,
-        eos_token: Option<String>,
-    ) -> Result<Self, minijinja::Error> {
-        let mut environment = Environment::new();
-        // As transformers sets up jinja2.
-        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_function("raise_exception", |message: String| -> Result<Value, minijinja::Error> {
-            Err(minijinja::Error::new(ErrorKind::InvalidOperation, message))
-        });
-        environment.add_template_owned(TEMPLATE, source)?;
-        Ok(Self { environment, bos_token, eos_token })
-    }
-}
-
-impl TemplateEntry {
-    fn into_source(self) -> Option<String> {
-        match self {
-            Self::One(source) => Some(source),
-            Self::Named(all) => {
-                all.into_iter().find(|entry| entry.name == "default").map(|entry| entry.template)
+    /// The template in `folder` (`chat_template.jinja`, else `chat_template` in `tokenizer_config.json`); where there
+    /// is none, the one of the tokenizer's family.
+    pub fn open(folder: &Path, tokenizer: &Tokenizer) -> Result<Self, Error> {
+        let family = tokenizer.family();
+        let renderer = match (Jinja::open(folder), family) {
+            (Ok(template), _) => {
+                Renderer::Jinja { template: Box::new(template), markers: tokenizer.markers() }
             }
+            (Err(Error::NoChatTemplate), Some(family)) => Renderer::Family(family),
+            (Err(error), _) => return Err(error),
+        };
+        Ok(Self { renderer, family })
+    }
+
+    /// Whether conversations may have tools, and answers call them.
+    pub fn has_tools(&self) -> bool {
+        self.family.is_some()
+    }
+
+    /// The prompt for `messages`. `now`: what a template that writes the date takes it from, in UTC.
+    pub fn render(
+        &self,
+        messages: &[Message],
+        options: &ChatOptions,
+        now: SystemTime,
+    ) -> Result<Rendered, Error> {
+        let (prompt, opening) = match &self.renderer {
+            Renderer::Jinja { template, markers } => {
+                let prompt = template.render(messages, options, markers, now)?;
+                let opening = self.family.map_or(Opening::Answer, |family| Opening::of(family, &prompt));
+                (prompt, opening)
+            }
+            Renderer::Family(Family::Glm5Next) => (glm::render(messages, options)?, Opening::Thinking),
+            Renderer::Family(Family::KimiK3) => k3::render(messages, options)?,
+        };
+        let tools = if options.tools_forbidden { &[][..] } else { &options.tools };
+        Ok(Rendered { prompt, reply: ReplyStyle::new(self.family, opening, tools) })
+    }
+}
+
+/// Refuses variables of `chat_template_kwargs` that a family's renderer does not have.
+fn refuse_variables(options: &ChatOptions, known: &[&str]) -> Result<(), Error> {
+    match options.variables.keys().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => {
+            let why = format!("is not one of {}", known.join(", "));
+            Err(Error::refused(format!("chat_template_kwargs.{name}"), why))
         }
     }
 }
 
-impl SpecialToken {
-    fn into_text(self) -> String {
-        match self {
-            Self::Text(text) | Self::Added { content: text } => text,
-        }
+/// A variable of `chat_template_kwargs` that is true or false.
+fn flag(options: &ChatOptions, name: &str) -> Result<Option<bool>, Error> {
+    match options.variables.get(name) {
+        None | Some(serde_json::Value::Null) => Ok(None),
+        Some(serde_json::Value::Bool(flag)) => Ok(Some(*flag)),
+        Some(_) => Err(Error::refused(format!("chat_template_kwargs.{name}"), "must be true or false")),
     }
 }
 
-fn strftime(format: &str, now: SystemTime) -> Result<String, minijinja::Error> {
-    let failed = |error: jiff::Error| minijinja::Error::new(ErrorKind::InvalidOperation, error.to_string());
-    let utc = jiff::Timestamp::try_from(now).map_err(failed)?.to_zoned(jiff::tz::TimeZone::UTC);
-    jiff::fmt::strtime::format(format, &utc).map_err(failed)
-}
-
-/// The template's own words where it raised, else the engine's.
-fn reason(error: &minijinja::Error) -> String {
-    match (error.kind(), error.detail()) {
-        (ErrorKind::InvalidOperation, Some(raised)) => raised.to_owned(),
-        _ => format!("the chat template failed: {error}"),
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -24,31 +24,35 @@ enum State {
 
 impl Decoder {
     pub(crate) fn new(tokenizer: Tokenizer) -> Self {
-        let state = if tokenizer.joins_bytes() {
-            State::Bytes { pending: Vec::new() }
-        } else {
-            State::Window { ids: Vec::new(), prefix: String::new(), prefix_index: 0 }
+        let state = match tokenizer.window() {
+            None => State::Bytes { pending: Vec::new() },
+            Some(_) => State::Window { ids: Vec::new(), prefix: String::new(), prefix_index: 0 },
         };
         Self { tokenizer, state }
     }
 
-    /// The text that `token` completes; none while a character is still open, and for special tokens.
+    /// The text that `token` completes; none while a character is still open, and for special tokens. An id that the
+    /// model does not have is refused.
     pub fn push(&mut self, token: u32) -> Result<Option<String>, Error> {
+        self.tokenizer.check(token)?;
         match &mut self.state {
             State::Bytes { pending } => {
                 pending.extend_from_slice(self.tokenizer.text_bytes(token));
                 let text = take_characters(pending);
                 Ok((!text.is_empty()).then_some(text))
             }
-            State::Window { ids, prefix, prefix_index } => tokenizers::tokenizer::step_decode_stream(
-                self.tokenizer.outside(),
-                vec![token],
-                true,
-                ids,
-                prefix,
-                prefix_index,
-            )
-            .map_err(|error| Error::Decode(error.to_string())),
+            State::Window { ids, prefix, prefix_index } => {
+                let Some(outside) = self.tokenizer.window() else { return Ok(None) };
+                tokenizers::tokenizer::step_decode_stream(
+                    outside,
+                    vec![token],
+                    true,
+                    ids,
+                    prefix,
+                    prefix_index,
+                )
+                .map_err(|error| Error::Decode(error.to_string()))
+            }
         }
     }
 

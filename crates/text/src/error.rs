@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// A fault of this room. [`Error::Messages`] is the client's fault, the others are the checkpoint's.
+/// A fault of this room. [`Error::Messages`] and [`Error::Refused`] are the client's fault, the others are the
+/// checkpoint's.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot read {path}: {source}")]
@@ -14,15 +15,24 @@ pub enum Error {
     /// The template refused this conversation, in its own words.
     #[error("messages: {0}")]
     Messages(String),
+    /// One field of the conversation or its options, by the name that OpenAI's API has for it.
+    #[error("{field}: {why}")]
+    Refused { field: String, why: String },
     #[error("cannot tokenize: {0}")]
     Encode(String),
     #[error("cannot detokenize: {0}")]
     Decode(String),
+    #[error("token id {id} is not in the vocabulary of {size}")]
+    UnknownToken { id: u32, size: u32 },
 }
 
 impl Error {
     pub(crate) fn malformed(path: &Path, why: impl std::fmt::Display) -> Self {
         Self::Malformed { path: path.to_owned(), why: why.to_string() }
+    }
+
+    pub(crate) fn refused(field: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::Refused { field: field.into(), why: why.into() }
     }
 }
 

@@ -7,14 +7,14 @@ use futures::{Stream, TryStreamExt};
 use proto::v1::generate_request::Prompt as PromptMessage;
 use proto::v1::inference_server::Inference;
 use proto::v1::{self, GenerateRequest, GenerateResponse, ListModelsRequest, ListModelsResponse};
-use text::Message;
+use text::{Answer, Message, Said};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 use tracing::{Span, info_span};
 
 use crate::error::Error;
 use crate::journey::Router;
-use crate::request::{Asked, Door, Prompt};
+use crate::request::{Asked, Chat, Door, Prompt};
 
 /// The gRPC door of a router.
 #[derive(Clone, Debug)]
@@ -39,8 +39,11 @@ impl Inference for Grpc {
         let span = info_span!("generate", door = "grpc", request = %request.get_ref().request_id);
         telemetry::propagate::from_metadata(&span, request.metadata());
         let arrival = self.router.arrival(span.clone(), timeout(request.metadata()));
-        let asked = asked(request.into_inner());
         let told = |error: Error| told(&span, &error);
+        let asked = asked(request.into_inner()).map_err(|error| {
+            self.router.metrics.refused(&error);
+            told(error)
+        })?;
         let tokens = self.router.generate(asked, arrival).await.map_err(told)?;
         let span = span.clone();
         let stream = tokens.into_stream().map_err(move |error| self::told(&span, &error));
@@ -52,8 +55,10 @@ impl Inference for Grpc {
         _: Request<ListModelsRequest>,
     ) -> Result<Response<ListModelsResponse>, Status> {
         let model = &self.router.model;
-        let chat = model.chat.is_some().then_some("chat");
-        let features = ["completion", "logprobs", "stop", "penalties", "logit_bias"].into_iter().chain(chat);
+        let chat = model.chat.as_ref().map(|_| "chat");
+        let tools = model.chat.as_ref().filter(|chat| chat.has_tools()).map(|_| "tools");
+        let features = ["completion", "logprobs", "stop", "penalties", "logit_bias"];
+        let features = features.into_iter().chain(chat).chain(tools);
         let model = v1::Model {
             name: model.name.clone(),
             context_length: self.router.context(),
@@ -92,7 +97,7 @@ fn timeout(metadata: &MetadataMap) -> Option<Duration> {
     }
 }
 
-fn asked(request: GenerateRequest) -> Asked {
+fn asked(request: GenerateRequest) -> Result<Asked, Error> {
     let prompt = match request.prompt {
         None => Prompt::Missing,
         Some(PromptMessage::Text(text)) => Prompt::Text(text),
@@ -100,11 +105,12 @@ fn asked(request: GenerateRequest) -> Asked {
             Prompt::Tokens(tokens.ids.into_iter().map(i64::from).collect())
         }
         Some(PromptMessage::Chat(chat)) => {
-            let message = |m: v1::ChatMessage| Message { role: m.role, content: m.content };
-            Prompt::Chat(chat.messages.into_iter().map(message).collect())
+            let messages = chat.messages.into_iter().enumerate().map(|(index, said)| message(index, said));
+            let messages = messages.collect::<Result<_, _>>()?;
+            Prompt::Chat(Chat { messages, ..Chat::default() })
         }
     };
-    Asked {
+    Ok(Asked {
         door: Door::Grpc,
         request_id: request.request_id,
         model: request.model,
@@ -114,5 +120,21 @@ fn asked(request: GenerateRequest) -> Asked {
         priority: request.priority,
         tenant: request.tenant,
         cache_salt: request.cache_salt,
+    })
+}
+
+fn message(index: usize, message: v1::ChatMessage) -> Result<Message, Error> {
+    let v1::ChatMessage { role, content } = message;
+    match role.as_str() {
+        "system" => Ok(Message::System(Said { content, name: None })),
+        "user" => Ok(Message::User(Said { content, name: None })),
+        "assistant" => Ok(Message::Assistant(Answer { content, ..Answer::default() })),
+        other => {
+            let field = Door::Grpc.chat(&format!("messages[{index}].role"));
+            Err(Error::invalid(field, format!("{other:?} is not one of system, user, assistant")))
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,8 @@
 use std::time::SystemTime;
 
 use programs::sampling;
-use text::Message;
 
-use super::{Asked, Door, Prompt, Request};
+use super::{Asked, Chat, Door, Prompt, Request};
 use crate::error::Error;
 use crate::model::Model;
 
@@ -47,12 +46,13 @@ fn wrong_fields_are_named() {
     assert_eq!(refused_field(|asked| asked.prompt = Prompt::Tokens(vec![])), "prompt");
     assert_eq!(refused_field(|asked| asked.prompt = Prompt::Tokens(vec![1, 9999])), "prompt.tokens.ids");
     assert_eq!(refused_field(|asked| asked.prompt = Prompt::Tokens(vec![-1])), "prompt.tokens.ids");
-    assert_eq!(refused_field(|asked| asked.prompt = Prompt::Chat(vec![])), "prompt.chat.messages");
-    let robot = Message { role: "robot".to_owned(), content: String::new() };
-    assert_eq!(
-        refused_field(|asked| asked.prompt = Prompt::Chat(vec![robot])),
-        "prompt.chat.messages[0].role"
-    );
+    assert_eq!(refused_field(|asked| asked.prompt = Prompt::Chat(Chat::default())), "prompt.chat.messages");
+    let chat = |content: &str| {
+        let message =
+            text::Message::Tool(text::Outcome { content: content.to_owned(), ..Default::default() });
+        Prompt::Chat(Chat { messages: vec![message], ..Chat::default() })
+    };
+    assert_eq!(refused_field(|asked| asked.prompt = chat("{}")), "prompt.chat.messages[0].role");
     assert_eq!(refused_field(|asked| asked.model.clear()), "model");
     assert_eq!(refused_field(|asked| asked.request_id = "a b".to_owned()), "request_id");
     assert_eq!(refused_field(|asked| asked.sampling.max_tokens = Some(-1)), "sampling.max_tokens");

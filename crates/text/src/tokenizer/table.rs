@@ -12,26 +12,43 @@ pub(super) struct ByteTable {
 }
 
 impl ByteTable {
-    /// `byte_level`: the vocabulary spells bytes as printable characters (GPT-2's table).
-    pub(super) fn build(tokenizer: &tokenizers::Tokenizer, byte_level: bool) -> Self {
+    /// The table without a token.
+    pub(super) fn new() -> Self {
+        Self { bytes: Vec::new(), ends: Vec::new(), special: Vec::new(), longest: 0 }
+    }
+
+    /// `byte_level`: the vocabulary spells bytes as printable characters (GPT-2's table). `visible`: tokens that are
+    /// part of the text although the tokenizer calls them special.
+    pub(super) fn of_checkpoint(
+        tokenizer: &tokenizers::Tokenizer,
+        byte_level: bool,
+        visible: &[&str],
+    ) -> Self {
         let added = tokenizer.get_added_tokens_decoder();
         let size = tokenizer.get_vocab(true).into_values().max().map_or(0, |last| last + 1);
         let spelled = byte_of_char();
-        let mut table = Self { bytes: Vec::new(), ends: Vec::new(), special: Vec::new(), longest: 0 };
+        let mut table = Self::new();
+        let mut bytes = Vec::new();
         for id in 0..size {
-            let start = table.bytes.len();
             let special = added.get(&id).is_some_and(|token| token.special);
             let token = tokenizer.id_to_token(id).unwrap_or_default();
+            bytes.clear();
             match spelling(&token, special, byte_level) {
-                Spelling::Itself => table.bytes.extend_from_slice(token.as_bytes()),
-                Spelling::Bytes => append_bytes(&token, &spelled, &mut table.bytes),
-                Spelling::Piece => append_piece(&token, &mut table.bytes),
+                Spelling::Itself => bytes.extend_from_slice(token.as_bytes()),
+                Spelling::Bytes => append_bytes(&token, &spelled, &mut bytes),
+                Spelling::Piece => append_piece(&token, &mut bytes),
             }
-            table.ends.push(table.bytes.len());
-            table.special.push(special);
-            table.longest = table.longest.max(table.bytes.len() - start);
+            table.push(&bytes, special && !visible.contains(&token.as_str()));
         }
         table
+    }
+
+    /// Adds the next id. `special`: it has a name and no text.
+    pub(super) fn push(&mut self, bytes: &[u8], special: bool) {
+        self.bytes.extend_from_slice(bytes);
+        self.ends.push(self.bytes.len());
+        self.special.push(special);
+        self.longest = self.longest.max(bytes.len());
     }
 
     pub(super) fn size(&self) -> u32 {

@@ -57,12 +57,60 @@ pub(super) enum Content<'a> {
     Delta(Turn<'a>),
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Turn<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) role: Option<&'static str>,
+    /// Absent, null, or there: null where there are calls instead.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) content: Option<&'a str>,
+    pub(super) content: Option<Option<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tool_calls: Vec<CallBody<'a>>,
+}
+
+/// A call of a tool, or a piece of one.
+#[derive(Debug, Serialize)]
+pub(super) struct CallBody<'a> {
+    /// In pieces only: whose piece it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#type: Option<&'static str>,
+    function: FunctionBody<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct FunctionBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    arguments: &'a str,
+}
+
+impl<'a> CallBody<'a> {
+    /// A whole call.
+    pub(super) fn whole(name: &'a str, arguments: &'a str) -> Self {
+        let id = Some(format!("call_{}", uuid::Uuid::new_v4().simple()));
+        Self {
+            index: None,
+            id,
+            r#type: Some("function"),
+            function: FunctionBody { name: Some(name), arguments },
+        }
+    }
+
+    /// The first piece of call `index`.
+    pub(super) fn first(index: usize, name: &'a str) -> Self {
+        Self { index: Some(index), ..Self::whole(name, "") }
+    }
+
+    /// A further piece of call `index`.
+    pub(super) fn more(index: usize, arguments: &'a str) -> Self {
+        Self { index: Some(index), id: None, r#type: None, function: FunctionBody { name: None, arguments } }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -145,9 +193,10 @@ impl From<Timing> for TimingBody {
     }
 }
 
-/// OpenAI knows two reasons; a stop string is one of the first.
-pub(super) fn finish_reason(finish: &Finish) -> &'static str {
+/// Why the answer ended, as OpenAI says it: a stop string is no reason of its own, `calls` of tools are one.
+pub(super) fn finish_reason(finish: &Finish, calls: usize) -> &'static str {
     match finish.reason() {
+        FinishReason::Stop if calls > 0 => "tool_calls",
         FinishReason::Stop | FinishReason::StopSequence => "stop",
         FinishReason::Length | FinishReason::Unspecified => "length",
     }

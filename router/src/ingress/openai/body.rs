@@ -1,6 +1,7 @@
 //! What HTTP clients write: OpenAI's fields, and the extensions that others made common.
 
 mod messages;
+mod tools;
 mod unsupported;
 
 use std::collections::BTreeMap;
@@ -13,8 +14,9 @@ use serde::Deserialize;
 use super::answer::Kind;
 use super::sse::StreamOptions;
 use crate::error::Error;
-use crate::request::{Asked, Door, Prompt};
+use crate::request::{Asked, Chat, Door, Prompt};
 use messages::MessageBody;
+use tools::ToolsBody;
 use unsupported::Unsupported;
 
 #[cfg(test)]
@@ -95,6 +97,8 @@ pub(super) struct Body {
     priority: Option<i32>,
     cache_salt: Option<String>,
     #[serde(flatten)]
+    tools: ToolsBody,
+    #[serde(flatten)]
     unsupported: Unsupported,
 }
 
@@ -142,7 +146,7 @@ impl Body {
         let sampling = self.sampling(kind, seed)?;
         let default_max_tokens = (kind == Kind::Completion).then_some(COMPLETION_TOKENS);
         let stream = self.stream.unwrap_or(false).then(|| self.stream_options.unwrap_or_default());
-        let prompts = prompts(kind, self.prompt, self.messages)?;
+        let prompts = prompts(kind, self.prompt, self.messages, self.tools)?;
         let choices = prompts.len() * n;
         if choices > MAX_CHOICES {
             let why = format!("{} prompts with n = {n} are more than {MAX_CHOICES} choices", prompts.len());
@@ -216,11 +220,14 @@ fn prompts(
     kind: Kind,
     prompt: Option<PromptBody>,
     messages: Option<Vec<MessageBody>>,
+    tools: ToolsBody,
 ) -> Result<Vec<Prompt>, Error> {
     if kind == Kind::Chat {
         let messages = messages.ok_or_else(|| Error::invalid("messages", "is required"))?;
-        return Ok(vec![Prompt::Chat(messages::checked(messages)?)]);
+        let messages = messages::checked(messages)?;
+        return Ok(vec![Prompt::Chat(Chat { messages, options: tools.checked()? })]);
     }
+    tools.refuse()?;
     let prompts = match prompt.ok_or_else(|| Error::invalid("prompt", "is required"))? {
         PromptBody::Text(text) => vec![Prompt::Text(text)],
         PromptBody::Tokens(ids) => vec![Prompt::Tokens(ids)],

@@ -11,8 +11,9 @@ use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use proto::v1::GenerateResponse;
 use serde::{Deserialize, Serialize};
+use text::{Part, ReplyParser};
 
-use super::answer::{Choice, Content, Frame, Kind, Turn, UsageBody, finish_reason};
+use super::answer::{CallBody, Choice, Content, Frame, Kind, Turn, UsageBody, finish_reason};
 use super::logprobs::Logprobs;
 use super::problem;
 use crate::error::Error;
@@ -30,7 +31,7 @@ pub(super) struct StreamOptions {
 type Merged = BoxStream<'static, (usize, Result<GenerateResponse, Error>)>;
 
 pub(super) fn response(frame: Frame, choices: Vec<TokenStream>, options: StreamOptions) -> Response {
-    let started = choices.iter().map(|_| Started::default()).collect();
+    let started = choices.iter().map(Started::new).collect();
     let events = Events { frame, options, choices: started, usage: UsageBody::default() };
     let headers = [(CONTENT_TYPE, "text/event-stream; charset=utf-8"), (CACHE_CONTROL, "no-cache")];
     (headers, Body::from_stream(bytes(events, merged(choices)))).into_response()
@@ -74,39 +75,88 @@ struct Events {
 }
 
 /// How far a choice is.
-#[derive(Clone, Default)]
 struct Started {
     has_role: bool,
     /// Characters of the tokens so far.
     offset: usize,
+    parser: ReplyParser,
+    /// Calls that began.
+    calls: usize,
+}
+
+impl Started {
+    fn new(tokens: &TokenStream) -> Self {
+        Self { has_role: false, offset: 0, parser: tokens.reply().parser(), calls: 0 }
+    }
+
+    /// What a delta means in a chat; at least one turn if it has more than text.
+    fn parts(&mut self, delta: &GenerateResponse) -> Vec<Part> {
+        let mut parts = self.parser.push(&delta.text);
+        if delta.finish.is_some() {
+            parts.extend(self.parser.finish());
+        }
+        parts.retain(|part| *part != Part::CallEnd);
+        if parts.is_empty() && (!delta.logprobs.is_empty() || delta.finish.is_some()) {
+            parts.push(Part::Text(String::new()));
+        }
+        parts
+    }
+
+    fn turn<'p>(&mut self, part: &'p Part) -> Turn<'p> {
+        let role = (!std::mem::replace(&mut self.has_role, true)).then_some("assistant");
+        let turn = Turn { role, ..Turn::default() };
+        match part {
+            Part::Text(text) => {
+                let shown = role.is_some() || !text.is_empty();
+                Turn { content: shown.then_some(Some(text)), ..turn }
+            }
+            Part::Reasoning(text) => Turn { reasoning_content: Some(text), ..turn },
+            Part::Call { name } => {
+                self.calls += 1;
+                Turn { tool_calls: vec![CallBody::first(self.calls - 1, name)], ..turn }
+            }
+            Part::Arguments(json) => {
+                Turn { tool_calls: vec![CallBody::more(self.calls.saturating_sub(1), json)], ..turn }
+            }
+            Part::CallEnd => turn,
+        }
+    }
 }
 
 impl Events {
-    /// The event of one delta; nothing while all of its text is held back.
+    /// The events of one delta; nothing while all of its text is held back.
     fn delta(&mut self, index: usize, delta: &GenerateResponse) -> Vec<u8> {
         if delta.text.is_empty() && delta.logprobs.is_empty() && delta.finish.is_none() {
             return Vec::new();
         }
         let kind = self.frame.kind;
         let started = &mut self.choices[index];
-        let logprobs =
-            (!delta.logprobs.is_empty()).then(|| Logprobs::of(kind, &delta.logprobs, &mut started.offset));
-        let role = (!std::mem::replace(&mut started.has_role, true)).then_some("assistant");
-        let content = match kind {
-            Kind::Completion => Content::Text(&delta.text),
-            Kind::Chat => {
-                let shown = role.is_some() || !delta.text.is_empty();
-                Content::Delta(Turn { role, content: shown.then_some(delta.text.as_str()) })
-            }
+        let parts = match kind {
+            Kind::Completion => Vec::new(),
+            Kind::Chat => started.parts(delta),
         };
-        let finish_reason = delta.finish.as_ref().map(finish_reason);
-        let mut chunk = self.frame.chunk(vec![Choice { index, content, logprobs, finish_reason }]);
-        chunk.usage = self.options.include_usage.then_some(None);
-        chunk.timing = delta.timing.clone().map(Into::into);
+        let contents: Vec<Content<'_>> = match kind {
+            Kind::Completion => vec![Content::Text(&delta.text)],
+            Kind::Chat => parts.iter().map(|part| Content::Delta(started.turn(part))).collect(),
+        };
+        let mut logprobs =
+            (!delta.logprobs.is_empty()).then(|| Logprobs::of(kind, &delta.logprobs, &mut started.offset));
+        let calls = started.parser.calls();
+        let last = contents.len().saturating_sub(1);
+        let mut bytes = Vec::new();
+        for (number, content) in contents.into_iter().enumerate() {
+            let finish = delta.finish.as_ref().filter(|_| number == last);
+            let finish_reason = finish.map(|finish| finish_reason(finish, calls));
+            let choice = Choice { index, content, logprobs: logprobs.take(), finish_reason };
+            let mut chunk = self.frame.chunk(vec![choice]);
+            chunk.usage = self.options.include_usage.then_some(None);
+            chunk.timing = finish.and(delta.timing.clone()).map(Into::into);
+            bytes.extend(event(&chunk));
+        }
         if let Some(usage) = &delta.usage {
             self.frame.count(index, usage, &mut self.usage);
         }
-        event(&chunk)
+        bytes
     }
 
     fn end(&self) -> Vec<u8> {

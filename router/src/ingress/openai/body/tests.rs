@@ -32,7 +32,16 @@ fn wrong_fields_are_named() {
     assert_eq!(chat(r#"{"messages": [{"role": "user"}]}"#), "messages[0].content");
     let image = r#"{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}"#;
     assert_eq!(chat(image), "messages[0].content[0].type");
-    assert_eq!(chat(r#"{"messages": [], "tools": [{}]}"#), "tools");
+    assert_eq!(chat(r#"{"messages": [], "tools": [{}]}"#), "tools[0].function.name");
+    assert_eq!(chat(r#"{"messages": [], "tools": [{"type": "web"}]}"#), "tools[0].type");
+    assert_eq!(chat(r#"{"messages": [], "tool_choice": "required"}"#), "tool_choice");
+    assert_eq!(chat(r#"{"messages": [{"role": "robot", "content": ""}]}"#), "messages[0].role");
+    let call = r#"{"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]}]}"#;
+    assert_eq!(chat(call), "messages[0].tool_calls[0].function.arguments");
+    let serial = r#"{"messages": [], "tools": [{"function": {"name": "f"}}], "parallel_tool_calls": false}"#;
+    assert_eq!(chat(serial), "parallel_tool_calls");
+    assert_eq!(chat(r#"{"messages": [], "chat_template_kwargs": 1}"#), "body");
+    assert_eq!(completion(r#"{"prompt": "a", "tools": [{}]}"#), "tools");
     assert_eq!(chat(r#"{"messages": [], "response_format": {"type": "json_object"}}"#), "response_format");
 }
 
@@ -42,7 +51,8 @@ fn harmless_and_unknown_fields_are_accepted() {
         {"type": "text", "text": "b"}]}], "tools": [], "tool_choice": "none", "user": "me",
         "response_format": {"type": "text"}, "logprobs": true, "top_logprobs": 3, "max_completion_tokens": 9}"#;
     let asked = &plan(Kind::Chat, json).unwrap()[0];
-    assert!(matches!(&asked.prompt, Prompt::Chat(m) if m[0].role == "system" && m[0].content == "ab"));
+    let system = text::Message::System(text::Said { content: "ab".to_owned(), name: None });
+    assert!(matches!(&asked.prompt, Prompt::Chat(chat) if chat.messages == [system]));
     assert_eq!((asked.sampling.logprobs, asked.sampling.max_tokens), (Some(3), Some(9)));
     assert_eq!(asked.default_max_tokens, None);
 }

@@ -9,9 +9,7 @@ use crate::error::Error;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Unsupported {
-    tools: Value,
     functions: Value,
-    tool_choice: Value,
     function_call: Value,
     response_format: Value,
     modalities: Value,
@@ -26,10 +24,8 @@ pub(super) struct Unsupported {
 impl Unsupported {
     pub(super) fn refuse(&self) -> Result<(), Error> {
         let no_choice = |value: &Value| value == "none" || value == "auto";
-        let fields: [(&str, &Value, bool); 12] = [
-            ("tools", &self.tools, is_empty(&self.tools)),
+        let fields: [(&str, &Value, bool); 10] = [
             ("functions", &self.functions, is_empty(&self.functions)),
-            ("tool_choice", &self.tool_choice, no_choice(&self.tool_choice)),
             ("function_call", &self.function_call, no_choice(&self.function_call)),
             ("response_format", &self.response_format, self.response_format["type"] == "text"),
             ("modalities", &self.modalities, self.modalities == serde_json::json!(["text"])),
