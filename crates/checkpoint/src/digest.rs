@@ -11,7 +11,8 @@ use crate::folder::{Folder, Tensor};
 /// Bytes read at a time.
 const BLOCK: usize = 1 << 20;
 
-/// XXH3-128 over the tensors in the order of their names: each one's name, format, shape, and the XXH3-128 of its bytes.
+/// XXH3-128 over the tensors that the model uses, in the order of their names: each one's name, format, shape, and the
+/// XXH3-128 of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest(pub [u8; 16]);
 
@@ -28,11 +29,11 @@ impl fmt::Debug for Digest {
 }
 
 pub(crate) fn digest(folder: &Folder) -> Result<Digest, Error> {
-    let tensors: Vec<&Tensor> = folder.tensors().collect();
+    let (names, tensors): (Vec<&str>, Vec<&Tensor>) = folder.tensors().unzip();
     let mut heads = Xxh3::new();
-    for (tensor, values) in tensors.iter().zip(hashes(folder, &tensors)?) {
+    for ((name, tensor), values) in names.iter().zip(&tensors).zip(hashes(folder, &tensors)?) {
         let entry = &tensor.entry;
-        for field in [entry.name.as_bytes(), entry.dtype.to_string().as_bytes()] {
+        for field in [name.as_bytes(), entry.dtype.to_string().as_bytes()] {
             heads.update(&(field.len() as u64).to_le_bytes());
             heads.update(field);
         }

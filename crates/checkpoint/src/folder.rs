@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use serde::Deserialize;
 
 use crate::Error;
 use crate::header::{self, Entry};
+use crate::names::canonical;
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
@@ -26,7 +28,7 @@ pub(crate) struct Tensor {
     shard: usize,
 }
 
-/// Every tensor of a folder, by name.
+/// Every tensor of a folder, by the name that it has in a text model alone.
 #[derive(Debug)]
 pub(crate) struct Folder {
     shards: Vec<Shard>,
@@ -68,10 +70,11 @@ impl Folder {
         let file = File::open(&path).map_err(|source| Error::Unreadable { path: path.clone(), source })?;
         for entry in header::read(&file, &path)? {
             let name = entry.name.clone();
+            let key = canonical(&name).into_owned();
             let tensor = Tensor { entry, shard: self.shards.len() };
-            if let Some(earlier) = self.tensors.insert(name.clone(), tensor) {
-                let other = self.shards.get(earlier.shard).map_or_else(|| Path::new(""), |shard| &shard.path);
-                let why = format!("is also in {}", other.display());
+            if let Some(earlier) = self.tensors.insert(key, tensor) {
+                let other = self.shards.get(earlier.shard).map_or(path.as_path(), |shard| &shard.path);
+                let why = format!("is also in {}, as {}", other.display(), earlier.entry.name);
                 return Err(Error::Tensor { path, tensor: name, why });
             }
         }
@@ -82,17 +85,17 @@ impl Folder {
     /// The shards hold what the index says, and nothing else.
     fn agree(&self, index: &Index, index_path: &Path) -> Result<(), Error> {
         for (name, file) in &index.weight_map {
-            let holds = self.tensors.get(name).is_some_and(|tensor| self.path(tensor).ends_with(file));
+            let holds = self
+                .get(&canonical(name))
+                .is_some_and(|tensor| tensor.entry.name == *name && self.path(tensor).ends_with(file));
             if !holds {
                 let why = format!("is not in {file}, where the index has it");
                 return Err(Error::Tensor { path: index_path.to_owned(), tensor: name.clone(), why });
             }
         }
-        match self.tensors.iter().find(|(name, _)| !index.weight_map.contains_key(*name)) {
+        match self.tensors.values().find(|tensor| !index.weight_map.contains_key(&tensor.entry.name)) {
             None => Ok(()),
-            Some((name, tensor)) => {
-                Err(self.refuse(tensor, format!("is not in the index {}", index_path.display()), name))
-            }
+            Some(tensor) => Err(self.wrong(tensor, format!("is not in the index {}", index_path.display()))),
         }
     }
 
@@ -100,22 +103,36 @@ impl Folder {
         self.shards.get(tensor.shard).map_or_else(|| Path::new(""), |shard| &shard.path)
     }
 
-    fn refuse(&self, tensor: &Tensor, why: String, name: &str) -> Error {
-        Error::Tensor { path: self.path(tensor).to_owned(), tensor: name.to_owned(), why }
-    }
-
     /// The error that a tensor of this folder is wrong.
     pub(crate) fn wrong(&self, tensor: &Tensor, why: String) -> Error {
-        self.refuse(tensor, why, &tensor.entry.name)
+        Error::Tensor { path: self.path(tensor).to_owned(), tensor: tensor.entry.name.clone(), why }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Tensor> {
         self.tensors.get(name)
     }
 
-    /// All tensors, by name.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        self.tensors.values()
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    /// Bytes that a name begins with like the name of some tensor.
+    pub(crate) fn likeness(&self, name: &str) -> usize {
+        let before = self.tensors.range::<str, _>((Unbounded, Excluded(name))).next_back();
+        let after = self.tensors.range::<str, _>((Included(name), Unbounded)).next();
+        let shared =
+            |(other, _): (&String, _)| name.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+        before.into_iter().chain(after).map(shared).max().unwrap_or(0)
+    }
+
+    /// All tensors and their names, in the order of the names.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    /// Forgets all other tensors.
+    pub(crate) fn keep(&mut self, used: &BTreeSet<String>) {
+        self.tensors.retain(|name, _| used.contains(name));
     }
 
     /// Fills `out` with the tensor's bytes from `start` on.
@@ -123,10 +140,13 @@ impl Folder {
         let Some(shard) = self.shards.get(tensor.shard) else {
             return Err(self.wrong(tensor, "its file is not open".to_owned()));
         };
-        shard
-            .file
-            .read_exact_at(out, tensor.entry.offset + start)
-            .map_err(|source| Error::Unreadable { path: shard.path.clone(), source })
+        let offset = tensor.entry.offset + start;
+        shard.file.read_exact_at(out, offset).map_err(|source| Error::Read {
+            path: shard.path.clone(),
+            tensor: tensor.entry.name.clone(),
+            offset,
+            source,
+        })
     }
 }
 

@@ -1,19 +1,15 @@
-//! A real model folder, as it is and with one thing wrong at a time.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+//! A folder that `transformers` wrote, as it is and with one thing wrong at a time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use checkpoint::{Checkpoint, Digest};
+use checkpoint::{Checkpoint, Digest, Wanted};
 use half::{bf16, f16};
+use model::weights::Encoding;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
-type Tensors = BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>;
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
-}
+use crate::folder::{Tensors, assembled, f32s, open, repository, store};
 
 fn published() -> PathBuf {
     repository().join("oracle/fixtures/five-published")
@@ -35,13 +31,6 @@ fn load(dir: &Path) -> Tensors {
     tensors.tensors().into_iter().map(|(name, view)| (name, owned(view))).collect()
 }
 
-fn store(path: &Path, tensors: &Tensors) {
-    let views = tensors
-        .iter()
-        .map(|(name, (dtype, dims, bytes))| (name, TensorView::new(*dtype, dims.clone(), bytes).unwrap()));
-    std::fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
-}
-
 /// A copy of the published fixture with its tensors changed.
 fn folder(change: impl FnOnce(&mut Tensors)) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -53,23 +42,21 @@ fn folder(change: impl FnOnce(&mut Tensors)) -> tempfile::TempDir {
 }
 
 fn values(checkpoint: &Checkpoint) -> Vec<Vec<f32>> {
-    checkpoint.weights().iter().map(|weight| checkpoint.assemble(weight).unwrap()).collect()
+    assembled(checkpoint).iter().map(|bytes| f32s(bytes)).collect()
 }
 
 fn refusal(change: impl FnOnce(&mut Tensors)) -> String {
-    Checkpoint::open(folder(change).path()).expect_err("the folder should be refused").to_string()
-}
-
-fn f32s(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).map(|raw| f32::from_le_bytes(raw.try_into().unwrap())).collect()
+    Checkpoint::open(folder(change).path(), &Wanted::default())
+        .expect_err("the folder should be refused")
+        .to_string()
 }
 
 #[test]
 fn every_weight_is_assembled_and_the_digest_ignores_the_shards() {
     let whole = folder(|_| {});
-    let whole = Checkpoint::open(whole.path()).unwrap();
+    let whole = open(whole.path());
     let expected = values(&whole);
-    assert!(values(&Checkpoint::open(&published()).unwrap()) == expected, "as published, in bf16");
+    assert!(values(&open(&published())) == expected, "as published, in bf16");
     let tensors = load(&published());
     let stored: usize = tensors.values().map(|(_, _, bytes)| bytes.len() / 4).sum();
     assert_eq!(expected.iter().map(Vec::len).sum::<usize>(), stored);
@@ -89,7 +76,7 @@ fn every_weight_is_assembled_and_the_digest_ignores_the_shards() {
     }
     let index = serde_json::json!({"metadata": {"total_size": 1}, "weight_map": index});
     std::fs::write(dir.path().join("model.safetensors.index.json"), index.to_string()).unwrap();
-    let sharded = Checkpoint::open(dir.path()).unwrap();
+    let sharded = open(dir.path());
     assert_eq!(values(&sharded), expected);
     assert_eq!(sharded.digest().unwrap(), whole.digest().unwrap());
 }
@@ -151,41 +138,40 @@ fn dump(tensors: &Tensors) -> Tensors {
 #[test]
 fn both_namings_give_the_same_weights() {
     let dir = folder(|tensors| *tensors = dump(tensors));
-    let dumped = Checkpoint::open(dir.path()).unwrap();
-    assert!(values(&dumped) == values(&Checkpoint::open(&published()).unwrap()));
+    let dumped = open(dir.path());
+    assert!(values(&dumped) == values(&open(&published())));
 }
 
 #[test]
-fn every_folder_that_transformers_wrote_is_read() {
+fn every_folder_that_others_wrote_is_read() {
     let fixtures = std::fs::read_dir(repository().join("oracle/fixtures")).unwrap();
     let folders: Vec<PathBuf> =
         fixtures.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
     assert!(folders.contains(&published()));
     for folder in folders {
-        let checkpoint = Checkpoint::open(&folder).unwrap();
-        for (weight, values) in checkpoint.weights().iter().zip(values(&checkpoint)) {
-            assert_eq!(values.len(), weight.elements(), "{} of {}", weight.name, folder.display());
+        let checkpoint = open(&folder);
+        for (weight, bytes) in checkpoint.weights().iter().zip(assembled(&checkpoint)) {
+            let size = if weight.encoding == Encoding::Bytes { 1 } else { 4 };
+            assert_eq!(bytes.len(), size * weight.elements(), "{} of {}", weight.name, folder.display());
         }
     }
 }
 
 #[test]
 fn the_digest_sees_one_bit_one_name_and_one_shape() {
-    let digest = |change: &dyn Fn(&mut Tensors)| -> Digest {
-        Checkpoint::open(folder(change).path()).unwrap().digest().unwrap()
-    };
+    let digest = |change: &dyn Fn(&mut Tensors)| -> Digest { open(folder(change).path()).digest().unwrap() };
     let name = "model.norm.weight";
     let plain = digest(&|_| {});
     let bit = digest(&|tensors| tensors.get_mut(name).unwrap().2[0] ^= 1);
     let shape = digest(&|tensors| tensors.get_mut(name).unwrap().1.insert(0, 1));
     assert!(plain != bit && plain != shape && bit != shape);
-    assert_ne!(plain, Checkpoint::open(&published()).unwrap().digest().unwrap(), "another format");
+    assert_ne!(plain, open(&published()).digest().unwrap(), "another format");
     assert_eq!(plain.to_string().len(), 32);
 }
 
 #[test]
 fn narrow_floats_are_widened_exactly() {
-    let plain = values(&Checkpoint::open(&published()).unwrap());
+    let plain = values(&open(&published()));
     type Narrow = fn(f32) -> ([u8; 2], f32);
     let to_bf16: Narrow = |value| (bf16::from_f32(value).to_le_bytes(), bf16::from_f32(value).to_f32());
     let to_f16: Narrow = |value| (f16::from_f32(value).to_le_bytes(), f16::from_f32(value).to_f32());
@@ -196,7 +182,7 @@ fn narrow_floats_are_widened_exactly() {
                 *bytes = f32s(bytes).into_iter().flat_map(|value| narrow(value).0).collect();
             }
         });
-        let widened = values(&Checkpoint::open(dir.path()).unwrap());
+        let widened = values(&open(dir.path()));
         for (widened, plain) in widened.iter().flatten().zip(plain.iter().flatten()) {
             assert_eq!(*widened, narrow(*plain).1);
         }
@@ -229,7 +215,7 @@ fn a_value_that_is_not_finite_is_found() {
             let bytes = &mut tensors.get_mut("model.norm.weight").unwrap().2;
             bytes[12..16].copy_from_slice(&poison.to_le_bytes());
         });
-        let checkpoint = Checkpoint::open(dir.path()).unwrap();
+        let checkpoint = open(dir.path());
         let found: Vec<String> = checkpoint
             .weights()
             .iter()
@@ -248,28 +234,7 @@ fn a_truncated_file_is_refused() {
     let bytes = std::fs::read(&path).unwrap();
     for length in [0, 7, 8, 100, bytes.len() - 1] {
         std::fs::write(&path, &bytes[..length]).unwrap();
-        let refused = Checkpoint::open(dir.path()).expect_err("truncated").to_string();
+        let refused = Checkpoint::open(dir.path(), &Wanted::default()).expect_err("truncated").to_string();
         assert!(refused.contains("model.safetensors"), "{refused}");
-    }
-}
-
-#[test]
-fn uploaded_weights_are_the_assembled_ones() {
-    let client = pjrt::Client::open(&pjrt::plugin_path().unwrap()).unwrap();
-    let checkpoint = Checkpoint::open(&repository().join("models/tandem-demo")).unwrap();
-    let mut seen = Vec::new();
-    let buffers = checkpoint
-        .upload(&client, &client.devices()[0], |progress| {
-            seen.push(progress.weight.to_owned());
-            assert_eq!(progress.done, seen.len());
-            let finished = progress.done == progress.total;
-            assert_eq!(finished, progress.done_bytes == progress.total_bytes);
-        })
-        .unwrap();
-    assert_eq!(seen.len(), checkpoint.weights().len());
-    for (weight, buffer) in checkpoint.weights().iter().zip(&buffers) {
-        let dims: Vec<i64> = weight.dims.iter().map(|&dim| dim as i64).collect();
-        assert_eq!(buffer.dims(), dims, "{}", weight.name);
-        assert!(buffer.to_vec::<f32>().unwrap() == checkpoint.assemble(weight).unwrap(), "{}", weight.name);
     }
 }
