@@ -10,7 +10,7 @@ use crate::ticket::{Expected, Receipt, TicketId};
 /// Where a sender's segments come from.
 pub trait Source: Send {
     /// The next segment once it exists; `None` after the last. Latents may come chunk by chunk in any cut; what is
-    /// overwritten until the end (recurrent state, tails, sampling) must come last.
+    /// overwritten until the end (recurrent state, tails, hidden vector, sampling) must come last.
     ///
     /// Must be cancel safe: a call dropped before it is ready loses nothing.
     fn next(&mut self) -> impl Future<Output = Result<Option<Segment>, Reason>> + Send;

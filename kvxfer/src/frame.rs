@@ -13,7 +13,7 @@ pub(crate) use parse::FrameError;
 pub(crate) use reader::FrameReader;
 
 /// First bytes of a greeting: protocol and its version.
-pub(crate) const MAGIC: [u8; 8] = *b"TNDMKV\x00\x01";
+pub(crate) const MAGIC: [u8; 8] = *b"TNDMKV\x00\x02";
 /// Longest head: what a frame has beside a segment's payload.
 pub(crate) const MOST_HEAD: usize = 256;
 /// Bytes of the length field and of the tag around a frame's body.
@@ -98,6 +98,9 @@ impl SegmentId {
             SegmentId::Tail { layer, which: Projection::Key } => (2, [layer, 1, 0]),
             SegmentId::Tail { layer, which: Projection::Value } => (2, [layer, 2, 0]),
             SegmentId::Sampling => (3, [0, 0, 0]),
+            SegmentId::IndexKeys { layer, first_pool, pools } => (4, [layer, first_pool, pools]),
+            SegmentId::IndexTail { layer } => (5, [layer, 0, 0]),
+            SegmentId::Hidden => (6, [0, 0, 0]),
         };
         let mut out = [kind; SEGMENT_ID];
         for (place, number) in out[1..].chunks_exact_mut(4).zip(numbers) {

@@ -4,12 +4,12 @@ use bytes::BufMut;
 
 use crate::frame::{FrameReader, Tagger};
 use crate::key::{Direction, TransferKey};
-use crate::layout::Layout;
+use crate::layout::{FIELDS, Layout};
 use crate::manifest::Manifest;
 use crate::sampling::SamplingState;
 use crate::ticket::{Incarnation, Secret, TicketId};
 
-const LAYOUT: [u32; 10] = [2, 8, 3, 2, 4, 4, 3, 8, 100, 16];
+const LAYOUT: [u32; FIELDS] = [2, 8, 3, 2, 4, 4, 3, 8, 2, 4, 6, 100, 16];
 const STATE_POS: u32 = 40;
 
 fn key() -> TransferKey {

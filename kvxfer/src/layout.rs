@@ -1,4 +1,5 @@
 use std::fmt;
+use std::ops::Range;
 
 /// The shapes of one sequence's state, by name. Both ends of a transfer state theirs; segments are addressed by
 /// layer, token and head, so only `page_tokens` may differ.
@@ -15,6 +16,12 @@ pub struct Layout {
     pub tail_rows: u32,
     /// Channels of one of q, k, v in a tail.
     pub tail_width: u32,
+    /// Channels of a key of the sparse attention's indexer; 0 without one.
+    pub index_dim: u32,
+    /// Tokens that share one pooled index key; 0 without an indexer.
+    pub index_pool: u32,
+    /// Channels of the hidden vector that the draft layer continues from; 0 without one.
+    pub hidden: u32,
     pub vocabulary: u32,
     /// Tokens a page on this side.
     pub page_tokens: u32,
@@ -37,9 +44,12 @@ impl fmt::Display for Difference {
 /// Bytes of an f32, the one numeric format on the wire.
 const NUMBER: u64 = 4;
 
+/// Fields of a layout.
+pub(crate) const FIELDS: usize = 13;
+
 impl Layout {
     /// Every field with its name, in wire order.
-    pub(crate) fn fields(&self) -> [(&'static str, u32); 10] {
+    pub(crate) fn fields(&self) -> [(&'static str, u32); FIELDS] {
         [
             ("latent_layers", self.latent_layers),
             ("latent_width", self.latent_width),
@@ -49,14 +59,17 @@ impl Layout {
             ("value_dim", self.value_dim),
             ("tail_rows", self.tail_rows),
             ("tail_width", self.tail_width),
+            ("index_dim", self.index_dim),
+            ("index_pool", self.index_pool),
+            ("hidden", self.hidden),
             ("vocabulary_size", self.vocabulary),
             ("page_tokens", self.page_tokens),
         ]
     }
 
-    pub(crate) fn from_fields(fields: [u32; 10]) -> Layout {
+    pub(crate) fn from_fields(fields: [u32; FIELDS]) -> Layout {
         let [latent_layers, latent_width, recurrent_layers, heads, key_dim, value_dim, ..] = fields;
-        let [.., tail_rows, tail_width, vocabulary, page_tokens] = fields;
+        let [.., tail_rows, tail_width, index_dim, index_pool, hidden, vocabulary, page_tokens] = fields;
         Layout {
             latent_layers,
             latent_width,
@@ -66,6 +79,9 @@ impl Layout {
             value_dim,
             tail_rows,
             tail_width,
+            index_dim,
+            index_pool,
+            hidden,
             vocabulary,
             page_tokens,
         }
@@ -80,6 +96,21 @@ impl Layout {
             }
         }
         None
+    }
+
+    /// Index pools that close within the tokens from `first_token` on: those whose last token is one of them.
+    pub fn closed_pools(&self, first_token: u32, tokens: u32) -> Range<u32> {
+        self.pools(first_token)..self.pools(first_token.saturating_add(tokens))
+    }
+
+    /// Whole index pools of `tokens` tokens; none without an indexer.
+    pub(crate) fn pools(&self, tokens: u32) -> u32 {
+        tokens.checked_div(self.index_pool).unwrap_or(0)
+    }
+
+    /// Layers that keep index keys.
+    pub(crate) fn index_layers(&self) -> u32 {
+        if self.index_pool == 0 { 0 } else { self.latent_layers }
     }
 
     /// Bytes of one token's latents in one layer.
@@ -97,11 +128,28 @@ impl Layout {
         (u64::from(self.tail_rows) * u64::from(self.tail_width)).saturating_mul(NUMBER)
     }
 
+    /// Bytes of one pooled index key in one layer.
+    pub(crate) fn pool_bytes(&self) -> u64 {
+        u64::from(self.index_dim) * NUMBER
+    }
+
+    /// Bytes of the open pool's raw keys and scores in one layer.
+    pub(crate) fn index_tail_bytes(&self) -> u64 {
+        (u64::from(self.index_pool) * 2).saturating_mul(self.pool_bytes())
+    }
+
+    /// Bytes of the last hidden vector.
+    pub(crate) fn hidden_bytes(&self) -> u64 {
+        u64::from(self.hidden) * NUMBER
+    }
+
     /// Bytes of everything a state after `state_pos` tokens consists of, the sampling part apart.
     pub fn state_bytes(&self, state_pos: u32) -> u64 {
         let latents = u64::from(self.latent_layers) * u64::from(state_pos) * self.token_bytes();
         let recurrent = u64::from(self.recurrent_layers) * u64::from(self.heads) * self.head_bytes();
         let tails = u64::from(self.recurrent_layers) * 3 * self.tail_bytes();
-        latents + recurrent + tails
+        let keys = u64::from(self.pools(state_pos)) * self.pool_bytes();
+        let index = u64::from(self.index_layers()) * (keys + self.index_tail_bytes());
+        latents + recurrent + tails + index + self.hidden_bytes()
     }
 }

@@ -8,10 +8,10 @@
 //! sender                                   receiver
 //! Hello(ticket, incarnation, layout, proof) ->          looks the ticket up, checks, waits for staging room
 //!                                        <- Welcome     so many bytes may be unacknowledged
-//! Segment(latents ...) while prefill runs  ->           digest verified, then to the sink
+//! Segment(latents, index keys) as prefill goes ->       digest verified, then to the sink
 //!                                        <- Ack         the sink has it: credit again
 //!                                        <- Again       digest wrong: once more, then the end
-//! Segment(recurrent, tails, sampling)      ->
+//! Segment(recurrent, tails, hidden, ...)   ->
 //! Commit(state_pos, incarnation, totals)   ->           all parts there, all taken, lease held?
 //!                                        <- Committed
 //! ```

@@ -6,7 +6,7 @@ use crate::layout::Layout;
 
 mod cut;
 
-pub use cut::{latents, recurrent, tails};
+pub use cut::{chunk, hidden, index_tails, recurrent, tails};
 
 /// Which of the three convolution tails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +25,12 @@ pub enum SegmentId {
     Recurrent { layer: u32, first_head: u32, heads: u32 },
     /// f32 [tail_rows, tail_width]
     Tail { layer: u32, which: Projection },
+    /// f32 [pools, index_dim]: pooled keys of the sparse attention's indexer.
+    IndexKeys { layer: u32, first_pool: u32, pools: u32 },
+    /// f32 [index_pool, 2, index_dim]: raw key and score of each token of the open pool, oldest first, 0 beyond them.
+    IndexTail { layer: u32 },
+    /// f32 [hidden]: the last token's vector that the draft layer continues from.
+    Hidden,
     /// [`crate::SamplingState`], encoded.
     Sampling,
 }
@@ -39,6 +45,11 @@ impl fmt::Display for SegmentId {
                 write!(f, "recurrent layer {layer} heads {first_head}+{heads}")
             }
             SegmentId::Tail { layer, which } => write!(f, "tail layer {layer} {which:?}"),
+            SegmentId::IndexKeys { layer, first_pool, pools } => {
+                write!(f, "index-keys layer {layer} pools {first_pool}+{pools}")
+            }
+            SegmentId::IndexTail { layer } => write!(f, "index-tail layer {layer}"),
+            SegmentId::Hidden => f.write_str("hidden"),
             SegmentId::Sampling => f.write_str("sampling"),
         }
     }
@@ -83,7 +94,7 @@ pub struct WrongSize {
 /// enough that credit flows in many steps and a digest is taken while the bytes are in cache.
 pub const SEGMENT_BYTES: u64 = 1 << 20;
 
-/// Latents of all layers together are cut to runs of tokens of about this many bytes.
+/// Latents and index keys of all layers together are cut to runs of tokens of about this many bytes.
 pub const RUN_BYTES: u64 = 4 << 20;
 
 /// How many of `unit_bytes` go into one segment.

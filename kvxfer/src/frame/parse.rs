@@ -1,7 +1,7 @@
 use bytes::Buf;
 
 use super::{Frame, Hello, MAGIC, SEGMENT_ID, kind};
-use crate::layout::Layout;
+use crate::layout::{FIELDS, Layout};
 use crate::manifest::NotInManifest;
 use crate::reason::{MOST_TEXT, Reason};
 use crate::segment::{Projection, SegmentId};
@@ -85,7 +85,7 @@ fn hello(from: &mut &[u8]) -> Result<Hello, FrameError> {
     let ticket = TicketId(array(from, "hello")?);
     let incarnation = Incarnation(array(from, "hello")?);
     let state_pos = word(from, "hello")?;
-    let mut fields = [0; 10];
+    let mut fields = [0; FIELDS];
     for field in &mut fields {
         *field = word(from, "hello")?;
     }
@@ -117,6 +117,9 @@ fn segment_id(from: &mut &[u8]) -> Result<SegmentId, FrameError> {
             return Err(FrameError::Unknown { field: "tail", value: which });
         }
         (3, _) => SegmentId::Sampling,
+        (4, _) => SegmentId::IndexKeys { layer: first, first_pool: second, pools: third },
+        (5, _) => SegmentId::IndexTail { layer: first },
+        (6, _) => SegmentId::Hidden,
         (part, _) => {
             return Err(FrameError::Unknown { field: "part", value: part.into() });
         }

@@ -11,6 +11,9 @@ pub(crate) struct Coverage {
     recurrent: Vec<Ranges>,
     /// [layer][q, k, v]
     tails: Vec<[bool; 3]>,
+    index_keys: Vec<Ranges>,
+    index_tails: Vec<bool>,
+    hidden: bool,
     sampling: bool,
 }
 
@@ -59,13 +62,22 @@ impl Ranges {
     }
 }
 
+fn claim(layers: &mut [Ranges], layer: u32, first: u32, count: u32) -> Result<(), ClaimError> {
+    layers.get_mut(layer as usize).ok_or(ClaimError::Twice)?.claim(first, count)
+}
+
 impl Coverage {
     pub(crate) fn new(manifest: Manifest) -> Coverage {
         let layers = |count: u32| (0..count).map(|_| Ranges::default()).collect();
+        let layout = manifest.layout();
         Coverage {
-            latents: layers(manifest.layout().latent_layers),
-            recurrent: layers(manifest.layout().recurrent_layers),
-            tails: vec![[false; 3]; manifest.layout().recurrent_layers as usize],
+            latents: layers(layout.latent_layers),
+            recurrent: layers(layout.recurrent_layers),
+            tails: vec![[false; 3]; layout.recurrent_layers as usize],
+            index_keys: layers(layout.index_layers()),
+            index_tails: vec![false; layout.index_layers() as usize],
+            // there is nothing to wait for
+            hidden: layout.hidden == 0,
             sampling: false,
             manifest,
         }
@@ -75,23 +87,22 @@ impl Coverage {
     pub(crate) fn claim(&mut self, id: &SegmentId) -> Result<(), ClaimError> {
         let flag = match *id {
             SegmentId::Latents { layer, first_token, tokens } => {
-                let Some(ranges) = self.latents.get_mut(layer as usize) else {
-                    return Err(ClaimError::Twice);
-                };
-                return ranges.claim(first_token, tokens);
+                return claim(&mut self.latents, layer, first_token, tokens);
             }
             SegmentId::Recurrent { layer, first_head, heads } => {
-                let Some(ranges) = self.recurrent.get_mut(layer as usize) else {
-                    return Err(ClaimError::Twice);
-                };
-                return ranges.claim(first_head, heads);
+                return claim(&mut self.recurrent, layer, first_head, heads);
             }
-            SegmentId::Tail { layer, which } => match self.tails.get_mut(layer as usize) {
-                Some(tails) => &mut tails[which as usize],
-                None => return Err(ClaimError::Twice),
-            },
-            SegmentId::Sampling => &mut self.sampling,
+            SegmentId::IndexKeys { layer, first_pool, pools } => {
+                return claim(&mut self.index_keys, layer, first_pool, pools);
+            }
+            SegmentId::Tail { layer, which } => {
+                self.tails.get_mut(layer as usize).map(|tails| &mut tails[which as usize])
+            }
+            SegmentId::IndexTail { layer } => self.index_tails.get_mut(layer as usize),
+            SegmentId::Hidden => Some(&mut self.hidden),
+            SegmentId::Sampling => Some(&mut self.sampling),
         };
+        let flag = flag.ok_or(ClaimError::Twice)?;
         if std::mem::replace(flag, true) { Err(ClaimError::Twice) } else { Ok(()) }
     }
 
@@ -113,6 +124,20 @@ impl Coverage {
                     return Some(SegmentId::Tail { layer, which });
                 }
             }
+        }
+        for (layer, ranges) in (0..).zip(&self.index_keys) {
+            if let Some(first_pool) =
+                ranges.first_missing(self.manifest.layout().pools(self.manifest.state_pos()))
+            {
+                return Some(SegmentId::IndexKeys { layer, first_pool, pools: 1 });
+            }
+        }
+        if let Some(layer) = (0..).zip(&self.index_tails).find_map(|(layer, there)| (!there).then_some(layer))
+        {
+            return Some(SegmentId::IndexTail { layer });
+        }
+        if !self.hidden {
+            return Some(SegmentId::Hidden);
         }
         (!self.sampling).then_some(SegmentId::Sampling)
     }

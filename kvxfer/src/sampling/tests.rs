@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn layout() -> Layout {
-    Layout::from_fields([2, 8, 3, 2, 4, 4, 3, 8, 100, 16])
+    Layout::from_fields([2, 8, 3, 2, 4, 4, 3, 8, 2, 4, 6, 100, 16])
 }
 
 fn state() -> SamplingState {

@@ -4,7 +4,7 @@ use super::pair::Pair;
 use super::state::{LAYOUT, STATE_POS, State, Units};
 use crate::error::Error;
 use crate::reason::Reason;
-use crate::segment::{SEGMENT_BYTES, Segment};
+use crate::segment::{Projection, SEGMENT_BYTES, Segment, SegmentId};
 
 /// Enough to name any byte of any packet of these small transfers.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ proptest! {
     #[test]
     fn faults_on_the_way_are_repaired_or_refused(
         chunk in 1u32..40,
-        faults in proptest::collection::vec((any::<bool>(), 0usize..40, fault()), 1..4),
+        faults in proptest::collection::vec((any::<bool>(), 0usize..50, fault()), 1..4),
     ) {
         let whole = Units::of(&segments(1));
         let mut pair = Pair::new(SEGMENT_BYTES);
@@ -96,10 +96,10 @@ fn a_clean_run_commits_every_chunking_to_the_same_state() {
 }
 
 /// The last byte of a segment's packet is payload, which only the digest guards.
-fn spoil_payload(times: usize) -> Pair {
+fn spoil_payload(segment: usize, times: usize) -> Pair {
     let mut pair = Pair::new(SEGMENT_BYTES);
     let mut left = times;
-    let payload = segments(37)[3].payload.clone();
+    let payload = segments(37)[segment].payload.clone();
     pair.run(segments(37), &mut |forth, _, mut packet| {
         if forth && left > 0 && packet.ends_with(&payload) {
             left -= 1;
@@ -113,21 +113,26 @@ fn spoil_payload(times: usize) -> Pair {
 
 #[test]
 fn a_corrupt_payload_is_asked_for_again_once() {
-    let repaired = spoil_payload(1);
-    assert!(repaired.committed);
-    assert_eq!(repaired.sunk, Units::of(&segments(1)));
+    for (at, Segment { id, .. }) in segments(37).into_iter().enumerate() {
+        let repaired = spoil_payload(at, 1);
+        assert!(repaired.committed, "{id}");
+        assert_eq!(repaired.sunk, Units::of(&segments(1)));
 
-    let refused = spoil_payload(2);
-    assert!(!refused.committed);
-    assert!(matches!(refused.received, Some(Err(Error::GaveUp(Reason::Corrupt { .. })))));
-    assert!(matches!(refused.sent, Some(Err(Error::PeerGaveUp(Reason::Corrupt { .. })))));
+        let refused = spoil_payload(at, 2);
+        assert!(!refused.committed, "{id}");
+        let segment = id.to_string();
+        let end = refused.received.unwrap().unwrap_err();
+        assert_eq!(end.reason(), Some(&Reason::Corrupt { segment }));
+        assert!(matches!(refused.sent, Some(Err(Error::PeerGaveUp(Reason::Corrupt { .. })))));
+    }
 }
 
 #[test]
 fn payloads_of_two_segments_swapped_never_reach_the_sink() {
     let parts = segments(37);
     // the tails of one layer: same length, other id
-    let (query, key) = (parts[5].payload.clone(), parts[6].payload.clone());
+    let tail = |which| parts.iter().find(|part| part.id == SegmentId::Tail { layer: 1, which }).unwrap();
+    let (query, key) = (tail(Projection::Query).payload.clone(), tail(Projection::Key).payload.clone());
     assert_eq!(query.len(), key.len());
     let mut pair = Pair::new(SEGMENT_BYTES);
     pair.run(segments(37), &mut |forth, _, mut packet| {
@@ -161,10 +166,12 @@ fn a_commit_without_some_part_names_it() {
 
 #[test]
 fn a_part_sent_twice_is_refused() {
-    let mut twice = segments(37);
-    twice.insert(1, twice[0].clone());
-    let mut pair = Pair::new(SEGMENT_BYTES);
-    pair.run(twice, &mut |_, _, packet| vec![packet]);
-    assert!(!pair.committed);
-    assert!(matches!(pair.received, Some(Err(Error::GaveUp(Reason::Protocol { .. })))));
+    for again in 0..segments(37).len() {
+        let mut twice = segments(37);
+        twice.push(twice[again].clone());
+        let mut pair = Pair::new(SEGMENT_BYTES);
+        pair.run(twice, &mut |_, _, packet| vec![packet]);
+        assert!(!pair.committed);
+        assert!(matches!(pair.received, Some(Err(Error::GaveUp(Reason::Protocol { .. })))));
+    }
 }

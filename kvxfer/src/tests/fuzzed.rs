@@ -13,7 +13,7 @@ proptest! {
     /// Bodies that begin like real ones get past the first byte.
     #[test]
     fn bodies_of_every_kind_read_without_panic(
-        bodies in proptest::collection::vec((0u8..12, proptest::collection::vec(0u8..4, 0..120)), 1..8),
+        bodies in proptest::collection::vec((0u8..12, proptest::collection::vec(0u8..7, 0..140)), 1..8),
     ) {
         let mut bytes = Vec::new();
         for (kind, fields) in bodies {

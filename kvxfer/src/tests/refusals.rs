@@ -1,10 +1,13 @@
-use super::state::{LAYOUT, STATE_POS, ticket};
-use crate::frame::Hello;
-use crate::key::{self, TransferKey};
-use crate::layout::Layout;
+use bytes::BufMut;
+
+use super::state::{LAYOUT, STATE_POS, State, ticket};
+use crate::frame::{FrameReader, Hello, Tagger};
+use crate::key::{self, Direction, TransferKey};
+use crate::layout::{FIELDS, Layout};
+use crate::manifest::{Coverage, Manifest, NotInManifest};
 use crate::reason::Reason;
 use crate::recv::check_hello;
-use crate::segment::{Projection, SegmentId};
+use crate::segment::{Projection, Segment, SegmentId};
 use crate::ticket::{Expected, Incarnation, Secret, TicketId};
 
 fn expected() -> Expected {
@@ -46,7 +49,7 @@ fn greetings_are_refused_for_what_differs() {
 
 #[test]
 fn every_layout_field_but_the_page_length_counts() {
-    for at in 0..10 {
+    for at in 0..FIELDS {
         let mut fields = LAYOUT.fields().map(|(_, value)| value);
         fields[at] += 1;
         let (name, _) = LAYOUT.fields()[at];
@@ -56,6 +59,47 @@ fn every_layout_field_but_the_page_length_counts() {
             _ => assert_eq!(difference.map(|d| d.field), Some(name)),
         }
     }
+}
+
+#[test]
+fn a_state_has_the_parts_of_its_model_and_no_others() {
+    let all = [
+        SegmentId::IndexKeys { layer: 0, first_pool: 0, pools: 1 },
+        SegmentId::IndexTail { layer: 1 },
+        SegmentId::Hidden,
+    ];
+    let bare = Layout { index_dim: 0, index_pool: 0, hidden: 0, ..LAYOUT };
+    for (layout, has) in [(LAYOUT, true), (bare, false)] {
+        let manifest = Manifest::new(layout, STATE_POS);
+        let segments = State::new(layout, STATE_POS).segments(STATE_POS);
+        let bytes: u64 = segments.iter().map(|segment| segment.payload.len() as u64).sum();
+        let sampling = segments.last().unwrap().payload.len() as u64;
+        assert_eq!(bytes - sampling, layout.state_bytes(STATE_POS));
+        let mut coverage = Coverage::new(manifest);
+        for Segment { id, payload } in segments {
+            manifest.check(&id, payload.len() as u64).unwrap();
+            coverage.claim(&id).unwrap();
+        }
+        assert_eq!(coverage.first_missing(), None);
+        for id in all {
+            let refused = manifest.check(&id, 0);
+            assert_eq!(refused == Err(NotInManifest::Outside(id)), !has, "{refused:?}");
+        }
+    }
+    let manifest = Manifest::new(LAYOUT, STATE_POS);
+    let open = SegmentId::IndexKeys { layer: 0, first_pool: 8, pools: 2 };
+    assert_eq!(manifest.check(&open, 16), Err(NotInManifest::Outside(open)), "37 tokens close nine pools");
+}
+
+#[test]
+fn a_part_that_the_reader_does_not_know_is_refused_by_its_number() {
+    let (key, mut tagger) = (TransferKey::unkeyed(), Tagger::new(Direction::ToReceiver));
+    let mut reader = FrameReader::new(Direction::ToReceiver);
+    reader.trust(key, Manifest::new(LAYOUT, STATE_POS));
+    // kind and sequence; the id; digest and length
+    let body = [&[2, 0, 0, 0, 0][..], &[7; 13], &[0; 24]].concat();
+    reader.space().put_slice(&tagger.around(&body));
+    assert_eq!(reader.next().unwrap_err().to_string(), "unknown part 7");
 }
 
 #[test]

@@ -18,6 +18,9 @@ pub(super) const LAYOUT: Layout = Layout {
     value_dim: 3,
     tail_rows: 3,
     tail_width: 7,
+    index_dim: 2,
+    index_pool: 4,
+    hidden: 9,
     vocabulary: 50,
     page_tokens: 16,
 };
@@ -60,22 +63,36 @@ impl State {
         let mut all = Vec::new();
         // numbers of a token must not depend on the chunking, so chunks are cut out of the whole
         let whole = self.numbers(layout.latent_layers * self.tokens * layout.latent_width);
+        let pools = layout.pools(self.tokens);
+        let keys = self.numbers(layout.latent_layers * pools * layout.index_dim);
         for first in (0..self.tokens).step_by(chunk as usize) {
             let tokens = chunk.min(self.tokens - first);
-            let mut rows = Vec::new();
-            for layer in 0..layout.latent_layers {
-                let start = ((layer * self.tokens + first) * layout.latent_width * 4) as usize;
-                rows.extend_from_slice(&whole[start..start + (tokens * layout.latent_width * 4) as usize]);
-            }
-            all.extend(segment::latents(&layout, first, tokens, &rows.into()).unwrap());
+            let rows =
+                rows(&whole, [layout.latent_layers, self.tokens, layout.latent_width], first..first + tokens);
+            let closed = layout.closed_pools(first, tokens);
+            let keys = self::rows(&keys, [layout.latent_layers, pools, layout.index_dim], closed);
+            all.extend(segment::chunk(&layout, first, tokens, &rows, &keys).unwrap());
         }
         let state = self.numbers(layout.recurrent_layers * layout.heads * layout.key_dim * layout.value_dim);
         all.extend(segment::recurrent(&layout, &state).unwrap());
         let tails = self.numbers(layout.recurrent_layers * 3 * layout.tail_rows * layout.tail_width);
         all.extend(segment::tails(&layout, &tails).unwrap());
+        let open = self.numbers(layout.latent_layers * layout.index_pool * 2 * layout.index_dim);
+        all.extend(segment::index_tails(&layout, &open).unwrap());
+        let hidden = self.numbers(layout.hidden);
+        all.extend(segment::hidden(&layout, &hidden).unwrap());
         all.push(Segment { id: SegmentId::Sampling, payload: sampling(self.tokens).encode() });
         all
     }
+}
+
+/// Of f32 [layers, units, width] those of some units.
+fn rows(whole: &Bytes, [layers, units, width]: [u32; 3], some: std::ops::Range<u32>) -> Bytes {
+    let span = |layer: u32| {
+        let at = |unit: u32| ((layer * units + unit) * width * 4) as usize;
+        whole[at(some.start)..at(some.end)].to_vec()
+    };
+    (0..layers).flat_map(span).collect()
 }
 
 pub(super) fn sampling(position: u32) -> SamplingState {
@@ -101,7 +118,11 @@ impl Units {
         let count = match id {
             SegmentId::Latents { tokens, .. } => tokens,
             SegmentId::Recurrent { heads, .. } => heads,
-            SegmentId::Tail { .. } | SegmentId::Sampling => 1,
+            SegmentId::IndexKeys { pools, .. } => pools,
+            SegmentId::Tail { .. }
+            | SegmentId::IndexTail { .. }
+            | SegmentId::Hidden
+            | SegmentId::Sampling => 1,
         };
         let length = payload.len() / count as usize;
         for (at, unit) in (0..count).zip(payload.chunks_exact(length)) {
@@ -112,7 +133,13 @@ impl Units {
                 SegmentId::Recurrent { layer, first_head, .. } => {
                     SegmentId::Recurrent { layer, first_head: first_head + at, heads: 1 }
                 }
-                SegmentId::Tail { .. } | SegmentId::Sampling => id,
+                SegmentId::IndexKeys { layer, first_pool, .. } => {
+                    SegmentId::IndexKeys { layer, first_pool: first_pool + at, pools: 1 }
+                }
+                SegmentId::Tail { .. }
+                | SegmentId::IndexTail { .. }
+                | SegmentId::Hidden
+                | SegmentId::Sampling => id,
             };
             assert!(self.0.insert(id, unit.to_vec()).is_none(), "{id} was given twice");
         }
