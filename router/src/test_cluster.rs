@@ -1,8 +1,10 @@
 //! A router over worker processes that are played by this one: real gRPC, scripted answers.
 //!
-//! Output token `i` of every request is the letter `a + i`; faults are set per worker and last until changed.
+//! Output token `i` of every request is the letter `a + i`, unless the cluster was told what to say; faults are set per
+//! worker and last until changed.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -55,6 +57,10 @@ pub(crate) enum Ill {
 pub(crate) struct Worker {
     name: String,
     ill: Arc<Mutex<Ill>>,
+    /// What to say, by all workers; letters, where that is nothing.
+    script: Arc<Mutex<Vec<u32>>>,
+    /// Tokens a step of decode draws.
+    window: Arc<Mutex<usize>>,
     /// Tickets whose state has been handed over, by all workers.
     handed: watch::Sender<HashSet<String>>,
     /// By ticket: prompt length and most tokens.
@@ -73,8 +79,13 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// As many workers as asked for, named p0, p1, ... and d0, d1, ...
     pub(crate) async fn start(config: Config, prefill: usize, decode: usize) -> Self {
+        Self::of(crate::test_model::write, config, prefill, decode).await
+    }
+
+    /// A cluster whose model `write` writes.
+    pub(crate) async fn of(write: fn(&Path), config: Config, prefill: usize, decode: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        crate::test_model::write(folder.path());
+        write(folder.path());
         let model = Model::open(folder.path(), "demo".to_owned()).unwrap();
         let registry = InMemory::new();
         let drain = Drain::new();
@@ -82,14 +93,24 @@ impl Cluster {
             Deps { members: registry.watch(), meters: Meters::new(), drain: drain.clone(), seed: || 7 };
         let router = Router::build(model, config, deps);
         let mut workers = Vec::new();
-        let handed = watch::Sender::default();
+        let shared = (watch::Sender::default(), Arc::default(), Arc::new(Mutex::new(1)));
         for index in 0..prefill {
-            workers.push(Worker::start(Role::Prefill, format!("p{index}"), &registry, &handed).await);
+            workers.push(Worker::start(Role::Prefill, format!("p{index}"), &registry, &shared).await);
         }
         for index in 0..decode {
-            workers.push(Worker::start(Role::Decode, format!("d{index}"), &registry, &handed).await);
+            workers.push(Worker::start(Role::Decode, format!("d{index}"), &registry, &shared).await);
         }
         Self { router, registry, drain, workers }
+    }
+
+    /// Every answer is `ids` from now on; the last should be an end token.
+    pub(crate) fn says(&self, ids: Vec<u32>) {
+        *self.workers[0].script.lock().unwrap() = ids;
+    }
+
+    /// Every decode step draws so many tokens from now on: that many less one are accepted drafts.
+    pub(crate) fn draws(&self, tokens: usize) {
+        *self.workers[0].window.lock().unwrap() = tokens;
     }
 
     pub(crate) fn falls_ill(&self, name: &str, ill: Ill) {
@@ -127,18 +148,18 @@ impl Cluster {
     }
 }
 
+/// What all workers have in common: the tickets handed over, what to say, tokens a step.
+type Shared = (watch::Sender<HashSet<String>>, Arc<Mutex<Vec<u32>>>, Arc<Mutex<usize>>);
+
 impl Worker {
-    async fn start(
-        role: Role,
-        name: String,
-        registry: &InMemory,
-        handed: &watch::Sender<HashSet<String>>,
-    ) -> Self {
+    async fn start(role: Role, name: String, registry: &InMemory, (handed, script, window): &Shared) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let record = record(role, &name, listener.local_addr().unwrap().to_string());
         let worker = Self {
             name,
             ill: Arc::new(Mutex::new(Ill::Not)),
+            script: Arc::clone(script),
+            window: Arc::clone(window),
             handed: handed.clone(),
             held: Arc::default(),
             record,
@@ -158,6 +179,11 @@ impl Worker {
 
     fn ill(&self) -> Ill {
         *self.ill.lock().unwrap()
+    }
+
+    fn token(&self, index: u32) -> u32 {
+        let scripted = self.script.lock().unwrap().get(index as usize).copied();
+        scripted.unwrap_or_else(|| u32::from(b'a') + index) + u32::from(self.ill() == Ill::Differs)
     }
 
     /// `events` as this worker's illness lets them out; `held` lives as long as the stream.
@@ -210,10 +236,6 @@ fn record(role: Role, name: &str, address: String) -> WorkerRecord {
     }
 }
 
-fn token(index: u32, ill: Ill) -> u32 {
-    u32::from(b'a') + index + u32::from(ill == Ill::Differs)
-}
-
 fn logprobs(id: u32) -> Logprobs {
     let entry = TokenLogprob { token_id: id, logprob: -0.5, ..TokenLogprob::default() };
     Logprobs { chosen: Some(entry.clone()), top: vec![entry] }
@@ -227,7 +249,7 @@ impl Prefill for Worker {
         use prefill_response::Event;
         let request = request.into_inner();
         let total_tokens = request.prompt_ids.len() as u32;
-        let id = token(0, self.ill());
+        let id = self.token(0);
         let first = FirstToken { token_id: id, logprobs: Some(logprobs(id)), ..FirstToken::default() };
         let events = [
             Event::Progress(PrefillProgress { done_tokens: total_tokens, total_tokens }),
@@ -269,19 +291,24 @@ impl Decode for Worker {
         let Some((prompt, most)) = self.held.lock().unwrap().get(&ticket).copied() else {
             return Err(Fault::new(ErrorReason::UnknownTicket, "no such ticket").to_status());
         };
+        let ids: Vec<u32> = (1..most).map(|index| self.token(index)).collect();
+        let end = ids.iter().position(|id| end_token_ids.contains(id)).map(|last| last + 1);
+        let (ids, reason) = match end {
+            Some(end) => (&ids[..end], EndReason::EndToken),
+            None => (&ids[..], EndReason::Length),
+        };
+        let window = *self.window.lock().unwrap();
         let mut events = vec![Event::Committed(Committed::default())];
-        let mut reason = EndReason::Length;
-        for index in 1..most {
-            let id = token(index, self.ill());
-            let delta =
-                TokenDelta { position: prompt + index, token_ids: vec![id], logprobs: vec![logprobs(id)] };
-            events.push(Event::Delta(delta));
-            if end_token_ids.contains(&id) {
-                reason = EndReason::EndToken;
-                break;
-            }
+        for (position, step) in (prompt + 1..).step_by(window).zip(ids.chunks(window)) {
+            let logprobs = step.iter().copied().map(logprobs).collect();
+            events.push(Event::Delta(TokenDelta { position, token_ids: step.to_vec(), logprobs }));
         }
-        events.push(Event::Ended(Ended { reason: reason.into(), ..Ended::default() }));
+        let steps = ids.len().div_ceil(window);
+        events.push(Event::Ended(Ended {
+            reason: reason.into(),
+            drafted_tokens: (steps * (window - 1)) as u32,
+            accepted_tokens: (ids.len() - steps) as u32,
+        }));
         let events = events.into_iter().map(|event| RunResponse { event: Some(event) }).collect();
         let mut handed = self.handed.subscribe();
         let committed = ticket.clone();

@@ -18,6 +18,36 @@ pub(crate) fn write(folder: &Path) {
     );
 }
 
+/// Writes the config of a GLM-5.3-Flash, tiny but for its vocabulary, into `folder`: text is built in.
+pub(crate) fn write_glm(folder: &Path) {
+    let config = json!({
+        "model_type": "glm5_next", "vocab_size": 154_880, "hidden_size": 64, "intermediate_size": 96,
+        "num_hidden_layers": 4, "first_k_dense_replace": 4, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "q_lora_rank": 48, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 0, "v_head_dim": 16,
+        "hidden_act": "silu", "index_topk": 32, "index_kpool": 4, "index_n_heads": 16, "index_head_dim": 16,
+        "max_position_embeddings": 4096, "eos_token_id": 154_820,
+        "linear_attn_config": {"num_heads": 4, "head_dim": 16, "short_conv_kernel_size": 4,
+                               "kda_layers": [0, 1, 2], "full_attn_layers": [3]},
+    });
+    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+}
+
+/// The same of a Kimi K3.
+pub(crate) fn write_k3(folder: &Path) {
+    let text = json!({
+        "model_type": "kimi_linear", "vocab_size": 163_840, "hidden_size": 64, "intermediate_size": 96,
+        "num_hidden_layers": 5, "first_k_dense_replace": 5, "num_attention_heads": 4, "num_key_value_heads": 4,
+        "q_lora_rank": 48, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+        "mla_use_output_gate": true, "hidden_act": "situ", "activation_situ_beta": 4.0,
+        "activation_situ_linear_beta": 25.0, "attn_res_block_size": 4, "max_position_embeddings": 4096,
+        "eos_token_id": 163_586,
+        "linear_attn_config": {"num_heads": 4, "head_dim": 16, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0,
+                               "use_full_rank_gate": true, "kda_layers": [1, 2, 3], "full_attn_layers": [4, 5]},
+    });
+    let config = json!({"model_type": "kimi_k3", "text_config": text});
+    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+}
+
 /// Longest prompt and output together.
 pub(crate) const CONTEXT: u32 = 64;
 

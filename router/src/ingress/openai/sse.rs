@@ -150,7 +150,7 @@ impl Events {
             let choice = Choice { index, content, logprobs: logprobs.take(), finish_reason };
             let mut chunk = self.frame.chunk(vec![choice]);
             chunk.usage = self.options.include_usage.then_some(None);
-            chunk.timing = finish.and(delta.timing.clone()).map(Into::into);
+            chunk.timing = finish.and_then(|_| delta.timing.clone()).map(Into::into);
             bytes.extend(event(&chunk));
         }
         if let Some(usage) = &delta.usage {

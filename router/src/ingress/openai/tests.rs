@@ -6,6 +6,8 @@ use tower::ServiceExt;
 use super::routes;
 use crate::test_cluster::{CONFIG, Cluster, Ill};
 
+mod tools;
+
 async fn post(cluster: &Cluster, path: &str, body: impl Into<Body>) -> (StatusCode, String) {
     let request = Request::post(path).body(body.into()).unwrap();
     let response = routes(cluster.router.clone()).oneshot(request).await.unwrap();
@@ -50,6 +52,8 @@ async fn completions_in_one_piece() {
     assert_eq!(answer["choices"][0]["logprobs"], logprobs);
     assert_eq!(answer["usage"]["prompt_tokens"], 5, "choices of one prompt count it once");
     assert_eq!(answer["usage"]["total_tokens"], 11);
+    let none = json!({"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0});
+    assert_eq!(answer["usage"]["completion_tokens_details"], none);
     assert_eq!(answer["timing"]["decode_worker"], "d0");
     cluster.all_is_free().await;
 }
@@ -73,6 +77,11 @@ async fn chats_as_a_stream() {
     assert_eq!(last["timing"]["prefill_worker"], "p0");
     assert_eq!(usage["choices"], json!([]));
     assert_eq!(usage["usage"]["completion_tokens"], 3);
+    cluster.draws(3);
+    let body = json!({"model": "demo", "prompt": "x", "max_tokens": 6, "n": 2});
+    let drafted = whole(&cluster, "/v1/completions", body).await;
+    let details = json!({"accepted_prediction_tokens": 6, "rejected_prediction_tokens": 2});
+    assert_eq!(drafted["usage"]["completion_tokens_details"], details);
     cluster.all_is_free().await;
 }
 
