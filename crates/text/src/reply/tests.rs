@@ -150,3 +150,30 @@ fn without_a_family_all_is_text() {
     let text = "a</think>b<|close|>response<|sep|>";
     assert_eq!(cut_anywhere(&ReplyStyle::plain(), text).text, text);
 }
+
+#[test]
+fn reads_answers_as_the_outside_does() {
+    let fixture: Value = serde_json::from_str(include_str!("../../fixtures/replies.json")).unwrap();
+    let tools: Vec<Tool> = fixture["tools"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, parameters)| {
+            let tool = json!({"type": "function", "function": {"name": name, "parameters": parameters}});
+            Tool::new(tool.as_object().unwrap().clone()).unwrap()
+        })
+        .collect();
+    let rows = fixture["rows"].as_array().unwrap();
+    assert!(rows.len() > 15);
+    for row in rows {
+        let family = if row["family"] == "kimi_k3" { Family::KimiK3 } else { Family::Glm5Next };
+        let style = ReplyStyle::new(Some(family), Opening::Answer, &tools);
+        let whole = cut_anywhere(&style, row["text"].as_str().unwrap());
+        assert_eq!(whole.text, row["content"].as_str().unwrap(), "{row}");
+        let calls: Vec<Value> = (0..whole.calls.len())
+            .filter(|&call| whole.calls[call].2)
+            .map(|call| json!([whole.calls[call].0, arguments(&whole, call)]))
+            .collect();
+        assert_eq!(Value::from(calls), row["calls"], "{row}");
+    }
+}
