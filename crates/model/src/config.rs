@@ -1,22 +1,31 @@
 use std::path::Path;
 
-use crate::{Error, Fold, StateShape, fold};
+use serde_json::json;
 
+use crate::{Error, Fold, IndexShape, StateShape, fold};
+
+mod family;
 mod fields;
-mod kimi_linear;
+mod glm;
+mod kimi;
+mod shape;
 
-use fields::Fields;
+pub use shape::{
+    Activation, Attention, Family, Ffn, Indexer, Kda, LatentExperts, Layer, Mla, Moe, Mtp, MtpReads, Residual,
+};
+
+use fields::{Fields, unsupported};
 
 /// What a checkpoint's config says the model is, checked: every value here is one that programs serve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
-    /// The family, as `model_type` names it.
-    pub name: String,
+    /// The architecture it follows.
+    pub family: Family,
     /// Number of token ids.
     pub vocabulary: usize,
     /// Channels of the residual stream.
     pub hidden: usize,
-    /// The layers in order.
+    /// The layers in order; the draft layer is not among them.
     pub layers: Vec<Layer>,
     /// Shape of the recurrent attention layers.
     pub kda: Kda,
@@ -26,6 +35,12 @@ pub struct ModelConfig {
     pub dense_inner: usize,
     /// Shape of the mixture-of-experts layers; present if any layer is one.
     pub moe: Option<Moe>,
+    /// Activation of every gated network.
+    pub activation: Activation,
+    /// How layers are joined.
+    pub residual: Residual,
+    /// The draft layer, where the checkpoint has one.
+    pub mtp: Option<Mtp>,
     /// Epsilon of the norms on the residual stream and of KDA's output norm.
     pub rms_eps: f64,
     /// Longest sequence in tokens.
@@ -36,100 +51,6 @@ pub struct ModelConfig {
     pub bos: Option<u32>,
     /// Whether the output matrix is the embedding.
     pub tied: bool,
-}
-
-/// One layer: how tokens attend, then what each does alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Layer {
-    /// First half.
-    pub attention: Attention,
-    /// Second half.
-    pub ffn: Ffn,
-}
-
-/// How tokens attend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Attention {
-    /// Kimi delta attention: a recurrent matrix per head.
-    Kda,
-    /// Multi-head latent attention: one cached latent a token.
-    Mla,
-}
-
-/// What each token does alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ffn {
-    /// One gated network.
-    Dense,
-    /// Routed experts beside shared ones.
-    Moe,
-}
-
-/// Shape of Kimi delta attention; query, key and value have the same heads and channels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kda {
-    /// Heads.
-    pub heads: usize,
-    /// Channels of a head.
-    pub dim: usize,
-    /// Tokens the short convolution sees, the current one included.
-    pub conv_kernel: usize,
-}
-
-impl Kda {
-    /// Channels of all heads together.
-    #[must_use]
-    pub fn width(&self) -> usize {
-        self.heads * self.dim
-    }
-}
-
-/// Shape of multi-head latent attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mla {
-    /// Heads.
-    pub heads: usize,
-    /// Channels of the compressed key-value.
-    pub kv_lora: usize,
-    /// Channels of the key part that all heads share; this family does not rotate them.
-    pub rope: usize,
-    /// Channels of the key part each head expands for itself.
-    pub nope: usize,
-    /// Channels of a head's value.
-    pub value: usize,
-    /// Channels of the compressed query, where queries are compressed.
-    pub q_lora: Option<usize>,
-}
-
-impl Mla {
-    /// Channels of a cached latent.
-    #[must_use]
-    pub fn latent_width(&self) -> usize {
-        self.kv_lora + self.rope
-    }
-
-    /// Channels of a head's query and key.
-    #[must_use]
-    pub fn query_width(&self) -> usize {
-        self.nope + self.rope
-    }
-}
-
-/// Shape of a mixture-of-experts layer. Experts are chosen by sigmoid score plus a learnt bias and weighed by score.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Moe {
-    /// Routed experts.
-    pub experts: usize,
-    /// Experts a token goes to.
-    pub top_k: usize,
-    /// Shared experts, run as one network of `shared * inner` channels; 0 when there is none.
-    pub shared: usize,
-    /// Inner channels of one expert.
-    pub inner: usize,
-    /// Factor on the routed weights.
-    pub scale: f64,
-    /// Whether the chosen scores are divided by their sum.
-    pub renormalise: bool,
 }
 
 impl ModelConfig {
@@ -143,20 +64,41 @@ impl ModelConfig {
         Self::from_json(&text)
     }
 
-    /// Reads a config in either naming: as `transformers` writes it, or as published with `linear_attn_config`.
+    /// Reads a config of any family, in either naming: as `transformers` writes it, or as published with
+    /// `linear_attn_config`; flat, or with the text model under `text_config`.
     ///
     /// # Errors
     /// When a field is missing or has a value that is not served, by the field's name.
     pub fn from_json(text: &str) -> Result<Self, Error> {
-        kimi_linear::read(&Fields::new(text)?)
+        let outer = Fields::new(text)?;
+        let (_, kind) = outer.find(&["model_type"]).ok_or(Error::Missing { field: "model_type" })?;
+        let fields = if outer.find(&["text_config"]).is_some() {
+            outer.section("text_config")?
+        } else {
+            outer.clone()
+        };
+        match kind.as_str() {
+            Some("kimi_linear") => kimi::read(Family::KimiLinear, &fields),
+            Some("kimi_k3") => kimi::read(Family::KimiK3, &fields),
+            Some("glm5_next" | "glm5_next_text") => glm::read(&fields),
+            _ => Err(unsupported("model_type", kind, "only kimi_linear, kimi_k3 and glm5_next are served")),
+        }
     }
 
-    /// Shape of what a sequence keeps between steps.
+    /// The same model without its draft layer: nothing of it is loaded, kept or sent then.
+    #[must_use]
+    pub fn without_mtp(mut self) -> Self {
+        self.mtp = None;
+        self
+    }
+
+    /// Shape of what a sequence keeps between steps. The draft layer's cache is the last of the latent layers.
     #[must_use]
     pub fn state(&self) -> StateShape {
         let count = |kind| self.layers.iter().filter(|layer| layer.attention == kind).count();
+        let latent_layers = count(Attention::Mla) + usize::from(self.mtp.is_some());
         StateShape {
-            latent_layers: count(Attention::Mla),
+            latent_layers,
             latent_width: self.mla.latent_width(),
             recurrent_layers: count(Attention::Kda),
             heads: self.kda.heads,
@@ -164,14 +106,30 @@ impl ModelConfig {
             value_dim: self.kda.dim,
             tail_rows: self.kda.conv_kernel - 1,
             tail_width: self.kda.width(),
+            index: self.mla.indexer.map(|indexer| IndexShape { dim: indexer.dim, pool: indexer.pool }),
+            hidden: self.mtp.map(|_| self.hidden),
             vocabulary: self.vocabulary,
         }
+    }
+
+    /// What the draft layer's block is: it attends to latents, and has experts if any layer has.
+    #[must_use]
+    pub fn draft_layer(&self) -> Layer {
+        Layer { attention: Attention::Mla, ffn: if self.moe.is_some() { Ffn::Moe } else { Ffn::Dense } }
     }
 
     /// How the layers are arranged as code.
     #[must_use]
     pub fn fold(&self) -> Fold {
         fold(&self.layers)
+    }
+
+    /// Refuses what only all fields together show.
+    fn checked(self) -> Result<Self, Error> {
+        if let Some(id) = self.eos.iter().find(|&&id| id as usize >= self.vocabulary) {
+            return Err(unsupported("eos_token_id", &json!(id), "is not in the vocabulary"));
+        }
+        Ok(self)
     }
 }
 

@@ -9,7 +9,10 @@ mod fold;
 mod state;
 pub mod weights;
 
-pub use config::{Attention, Ffn, Kda, Layer, Mla, ModelConfig, Moe};
+pub use config::{
+    Activation, Attention, Family, Ffn, Indexer, Kda, LatentExperts, Layer, Mla, ModelConfig, Moe, Mtp,
+    MtpReads, Residual,
+};
 pub use error::Error;
 pub use fold::{Fold, Place, fold};
-pub use state::StateShape;
+pub use state::{IndexShape, StateShape};

@@ -2,9 +2,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use model::StateShape;
-use model::weights::WeightSpec;
+use model::weights::{Encoding, Float, WeightSpec};
 use stablehlo::{ArgAttrs, DType, Func, Module, Sharding, Value};
 
+use crate::layers::Matrix;
 use crate::program::array;
 use crate::sampling::Drawn;
 use crate::{Arg, ArgKind, Error, Input, Mesh, Output, Program, Res, ResKind, ShapeLadder, StateArray, Type};
@@ -51,7 +52,13 @@ impl Assembly {
 
     /// Declares a weight.
     pub fn declare_weight(&self, spec: &WeightSpec) {
-        let ty = array(DType::F32, &spec.dims);
+        let dtype = match spec.encoding {
+            Encoding::Float(Float::F32) | Encoding::Int8Scales => DType::F32,
+            Encoding::Float(Float::Bf16) => DType::BF16,
+            Encoding::Int8 => DType::S8,
+            Encoding::Bytes => DType::U8,
+        };
+        let ty = array(dtype, &spec.dims);
         let value = self.declare(&format!("weight.{}", spec.name), ArgKind::Weight(spec.clone()), ty, None);
         self.weights.borrow_mut().insert(spec.name.clone(), value);
     }
@@ -65,6 +72,16 @@ impl Assembly {
                 self.missing.borrow_mut().get_or_insert_with(|| name.to_owned());
                 self.f.scalar(0f32)
             }
+        }
+    }
+
+    /// A weight matrix declared before, however it is held.
+    pub(crate) fn matrix(&self, name: &str) -> Matrix {
+        let find = |suffix: &str| self.weights.borrow().get(&format!("{name}.{suffix}")).copied();
+        match (find("int8"), find("packed"), find("scales")) {
+            (Some(values), _, Some(scales)) => Matrix::Int8 { values, scales },
+            (_, Some(packed), Some(scales)) => Matrix::Mxfp4 { packed, scales },
+            _ => Matrix::Float(self.weight(name)),
         }
     }
 

@@ -1,11 +1,21 @@
+mod batch;
+
 use model::ModelConfig;
-use stablehlo::{DType, Func, Update, Value};
+use stablehlo::{DType, Update};
 
-use crate::layers::{Layer, Phase, State, conv, kda, mla};
+use crate::arrangement::Build;
+use crate::arrays::{Arrays, Drawing};
+use crate::layers::State;
 use crate::sampling::{self, REALS, WORDS};
-use crate::{Assembly, Error, Input, Mesh, Options, Output, Program, ShapeLadder, StateArray, arrangement};
+use crate::speculate::{self, Recent};
+use crate::{Assembly, Error, Input, Mesh, Options, Output, Program, ShapeLadder, StateArray, draft};
+pub(crate) use batch::{Batch, Sharing};
 
-/// One token of each of `batch` sequences: extends their latents, moves their recurrent states, draws the next tokens.
+/// One step of each of `batch` sequences: extends their latents, moves their recurrent states, draws the next tokens.
+///
+/// With drafts in the ladder a step takes in what the last one accepted, drafts, runs the consumed token and its drafts
+/// as one window, and draws until a token differs from its draft; how many count is data. The window's own tokens reach
+/// the recurrent state in the next step, when it is known how many of them count.
 ///
 /// Rows never meet: what a row draws depends on its own slot and pages alone.
 ///
@@ -18,108 +28,75 @@ pub fn decode(
     options: &Options,
     mesh: &Mesh,
 ) -> Result<Program, Error> {
-    ladder.check()?;
+    ladder.check_for(&config.state())?;
     let program = Assembly::new(&format!("decode_{batch}"), mesh);
     let f = program.f();
-    let rows = batch as usize;
+    let (rows, window) = (i64::from(batch), i64::from(ladder.window()));
     let shape = config.state();
-    arrangement::declare_weights(&program, config);
-    let arrays = StateArray::ALL.map(|array| match array {
-        StateArray::PromptSeen | StateArray::LogitBias => program.read_state(array, &shape, ladder),
-        _ => program.state(array, &shape, ladder),
-    });
-    let [latents, recurrent, tails, counts, seen, bias] = arrays;
-    let per_row = |what| program.input(what, DType::S32, &[rows]);
+    let build = Build::new(&program, config, options);
+    let arrays = Arrays::declare(&program, &shape, ladder);
+    let per_row = |what| program.input(what, DType::S32, &[batch as usize]);
     let (tokens, positions, slots) =
         (per_row(Input::Tokens), per_row(Input::Positions), per_row(Input::Slots));
-    let table = program.input(Input::PageTable, DType::S32, &[rows, ladder.pages_per_sequence() as usize]);
-    let words = program.input(Input::SampleWords, DType::U32, &[rows, WORDS]);
-    let reals = program.input(Input::SampleReals, DType::F32, &[rows, REALS]);
+    let pages = ladder.pages_per_sequence() as usize;
+    let table = program.input(Input::PageTable, DType::S32, &[batch as usize, pages]);
+    let words = program.input(Input::SampleWords, DType::U32, &[batch as usize, WORDS]);
+    let reals = program.input(Input::SampleReals, DType::F32, &[batch as usize, REALS]);
+    let drawing = Drawing { positions: f.add_scalar(positions, 1.0), slots, words, reals, arrays: &arrays };
+    let recent = (ladder.drafts > 0).then(|| Recent {
+        accepted: per_row(Input::Accepted),
+        tokens: program.input(Input::Recent, DType::S32, &[batch as usize, window as usize]),
+    });
 
-    let phase = Batch::new(f, ladder, positions, slots, table);
-    let state = State { latents, recurrent, tails, chunk_latents: None };
-    let (x, state) =
-        arrangement::layers(&program, config, &phase, arrangement::embed(&program, tokens), state);
-    let logits = arrangement::logits(&program, config, x);
-    let next = f.add_scalar(positions, 1.0);
-    let rows = sampling::Rows { logits, positions: next, slots, words, reals, counts, seen, bias };
-    let drawn = sampling::emit(f, &rows);
+    let mut state = State::new(arrays.of_layers(), Vec::new());
+    let drafts = recent.map(|recent| match config.mtp {
+        Some(mtp) if !options.force_drafts => {
+            let drawing = &drawing;
+            let start = speculate::Start { mtp, ladder, tokens, positions, slots, table, recent, drawing };
+            let drafts = speculate::draft(&build, &start, &mut state);
+            if let Some(logits) = drafts.logits {
+                program.output(Output::DraftLogits, logits);
+            }
+            drafts.tokens
+        }
+        _ => program.input(Input::ForcedDrafts, DType::S32, &[batch as usize, window as usize - 1]),
+    });
+    let column = f.reshape(tokens, &[rows, 1]);
+    let cells = [rows, window];
+    let run = drafts.map_or(column, |drafts| f.concatenate(&[column, drafts], 1));
+    let offsets = f.iota(DType::S32.tensor(cells), 1);
+    let places = f.add(f.broadcast_in_dim(positions, &cells, &[0]), offsets);
+    let mut phase = Batch::new(f, ladder, places, slots, table);
+    phase.accepted = recent.map(|recent| recent.accepted);
+    let (x, state) = build.layers(&phase, build.embed(f.reshape(run, &[rows * window])), state);
+    let logits = build.logits(f, build.final_norm(f, x));
 
-    program.state_result(StateArray::Latents, state.latents);
-    program.state_result(StateArray::Recurrent, state.recurrent);
-    program.state_result(StateArray::Tails, state.tails);
-    program.state_result(StateArray::OutputCounts, sampling::count(f, counts, slots, drawn.tokens));
+    let mut results = state.arrays().to_vec();
+    let (drawn, counts) = match drafts {
+        None => {
+            let counts = arrays.get(StateArray::OutputCounts);
+            let drawn = sampling::emit(f, &drawing.rows(logits, counts));
+            let counts = sampling::count(f, counts, slots, drawn.tokens);
+            (drawn, counts)
+        }
+        Some(drafts) => {
+            let wide = f.reshape(logits, &[rows, window, f.dim(logits, 1)]);
+            let (drawn, accepted, counts) = speculate::draw(f, &drawing, wide, drafts);
+            program.output(Output::Accepted, accepted);
+            (drawn, counts)
+        }
+    };
+    if let Some(mtp) = config.mtp {
+        let hidden = f.convert(draft::reads(&build, f, mtp, x), DType::F32);
+        let hidden = f.reshape(hidden, &[rows, window, f.dim(hidden, 1)]);
+        let held = arrays.get(StateArray::Hidden);
+        results.push((StateArray::Hidden, f.scatter_rows(held, slots, hidden, Update::Replace)));
+    }
+    results.push((StateArray::OutputCounts, counts));
+    arrays.give_back(&program, &results);
     program.drawn(&drawn);
     if options.emit_logits {
         program.output(Output::Logits, logits);
     }
     program.finish()
-}
-
-/// One row of each of several sequences.
-struct Batch {
-    slots: Value,
-    positions: Value,
-    /// s32 `[B]`, `[B]`: where each row's latent is cached.
-    places: [Value; 2],
-    table: Value,
-    trash: i32,
-}
-
-impl Batch {
-    fn new(f: &Func, ladder: &ShapeLadder, positions: Value, slots: Value, table: Value) -> Self {
-        let rows = f.dim(positions, 0);
-        let page_tokens = f.splat_like(positions, f64::from(ladder.page_tokens));
-        let entry = f.reshape(f.div(positions, page_tokens), &[rows, 1]);
-        let row = f.iota(DType::S32.tensor([rows, 1]), 0);
-        let page = f.take_at(table, f.concatenate(&[row, entry], 1));
-        let places = [page, f.rem(positions, page_tokens)];
-        Self { slots, positions, places, table, trash: ladder.trash_page() as i32 }
-    }
-
-    /// Addresses `[B, 1 + n]` of this layer's rows: its index, then a column of each of `columns`.
-    fn at(&self, f: &Func, layer: Value, columns: &[Value]) -> Value {
-        let shape = [f.dim(self.slots, 0), 1];
-        let index = f.broadcast_in_dim(layer, &shape, &[]);
-        let columns = columns.iter().map(|&column| f.reshape(column, &shape));
-        f.concatenate(&std::iter::once(index).chain(columns).collect::<Vec<_>>(), 1)
-    }
-}
-
-impl Phase for Batch {
-    fn kda(&self, layer: &Layer<'_>, x: Value, state: &mut State) -> Value {
-        let f = layer.f;
-        let projected = kda::project(layer, x);
-        let places = self.at(f, layer.index, &[self.slots]);
-        let tail = f.take_at(state.tails, places);
-        let dims = f.dims(tail);
-        let (rows, before, width) = (dims[0], dims[2], dims[3]);
-        let current = f.reshape(projected.qkv, &[rows, 3, 1, width]);
-        let window = f.concatenate(&[tail, current], 2);
-        state.tails =
-            f.scatter_at(state.tails, places, f.slice_axis(window, 2, 1, before + 1), Update::Replace);
-        let convolved = conv::over_batch(f, window, layer.weight("kda.conv"));
-        let part = |at: i64| f.reshape(f.slice_axis(convolved, 1, at, at + 1), &[rows, width]);
-        let qkv = kda::heads(layer, [part(0), part(1), part(2)]);
-        let memory = f.take_at(state.recurrent, places);
-        let (o, memory) = kda::step(f, qkv, projected.decay, projected.beta, memory);
-        state.recurrent = f.scatter_at(state.recurrent, places, memory, Update::Replace);
-        kda::output(layer, &projected, o)
-    }
-
-    fn mla(&self, layer: &Layer<'_>, x: Value, state: &mut State) -> Value {
-        let f = layer.f;
-        let (queries, latents) = mla::project(layer, x);
-        let places = self.at(f, layer.index, &self.places);
-        state.latents = f.scatter_at(state.latents, places, latents, Update::Replace);
-        let pages = mla::Pages {
-            latents: state.latents,
-            layer: layer.index,
-            table: self.table,
-            trash: self.trash,
-            kv_lora: layer.config.mla.kv_lora as i64,
-        };
-        let sums = mla::attend_batch(f, &pages, queries, self.positions);
-        mla::output(layer, sums)
-    }
 }

@@ -1,3 +1,6 @@
+use model::StateShape;
+use model::weights::Float;
+
 use crate::Error;
 
 /// Every shape the engine compiles before it is ready, and the sizes of the state arrays all programs share.
@@ -16,7 +19,14 @@ pub struct ShapeLadder {
     pub pages: u32,
     /// Slots that can be leased; one more is allocated as trash.
     pub slots: u32,
+    /// Tokens that the draft layer drafts for a decode step to verify, up to [`MAX_DRAFTS`]; 0 where there is none.
+    pub drafts: u32,
+    /// Width of cached latents and pooled index keys.
+    pub latents: Float,
 }
+
+/// Most drafts of a step.
+pub const MAX_DRAFTS: u32 = 5;
 
 impl ShapeLadder {
     /// Refuses ladders that no program could be made for.
@@ -38,16 +48,46 @@ impl ShapeLadder {
         if self.page_tokens == 0 {
             return fail("page_tokens", "must be at least 1");
         }
+        if self.drafts > MAX_DRAFTS {
+            return fail("drafts", "must be at most 5");
+        }
         if self.pages == 0 || self.slots == 0 {
             return fail(if self.pages == 0 { "pages" } else { "slots" }, "must be at least 1");
         }
         Ok(())
     }
 
-    /// Entries of one sequence's page table.
+    /// Refuses ladders that no program of a model with this state could be made for.
+    ///
+    /// # Errors
+    /// [`Error::Ladder`] naming the field.
+    pub fn check_for(&self, state: &StateShape) -> Result<(), Error> {
+        self.check()?;
+        match state.index {
+            Some(index) if !(self.page_tokens as usize).is_multiple_of(index.pool) => {
+                let reason = format!("must be a multiple of the indexer's pool, {} tokens", index.pool);
+                Err(Error::Ladder { field: "page_tokens", reason })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Entries of one sequence's page table: room for the longest sequence and the drafts after it.
     #[must_use]
     pub fn pages_per_sequence(&self) -> u32 {
-        self.context.div_ceil(self.page_tokens)
+        (self.context + self.drafts).div_ceil(self.page_tokens)
+    }
+
+    /// Tokens of a decode step: the one consumed and the drafts.
+    #[must_use]
+    pub fn window(&self) -> u32 {
+        self.drafts + 1
+    }
+
+    /// Places of the ring of raw index keys for pools of `pool` tokens: an open pool, and a window that may be done again.
+    #[must_use]
+    pub fn ring(&self, pool: usize) -> usize {
+        (pool + self.drafts as usize).next_multiple_of(pool)
     }
 
     /// Index of the page that padded rows write to; also the number of leasable pages.

@@ -4,8 +4,10 @@
 //! position. This room calls `model` for the arrangement of layers and `stablehlo` for the text; it does no I/O.
 
 mod arrangement;
+mod arrays;
 mod assembly;
 mod decode;
+mod draft;
 mod error;
 mod ladder;
 mod layers;
@@ -15,14 +17,17 @@ mod on_cpu;
 mod prefill;
 mod program;
 pub mod sampling;
+mod speculate;
+mod state_array;
 pub mod transfer;
 
 pub use assembly::Assembly;
 pub use decode::decode;
 pub use error::Error;
-pub use ladder::ShapeLadder;
+pub use ladder::{MAX_DRAFTS, ShapeLadder};
 pub use mesh::Mesh;
 pub use model::weights::{self, WeightSpec};
 pub use prefill::prefill;
-pub use program::{Arg, ArgKind, Input, Options, Output, Program, Res, ResKind, StateArray};
+pub use program::{Arg, ArgKind, Input, Options, Output, Program, Res, ResKind};
 pub use stablehlo::{DType, Type};
+pub use state_array::StateArray;

@@ -1,8 +1,7 @@
-use model::StateShape;
-use model::weights::WeightSpec;
+use model::weights::{Formats, WeightSpec};
 use stablehlo::{DType, Type};
 
-use crate::ShapeLadder;
+use crate::StateArray;
 
 /// A finished program: StableHLO text, and what each argument and result means.
 #[derive(Clone, Debug)]
@@ -56,64 +55,17 @@ pub enum ResKind {
     Output(Output),
 }
 
-/// An array that lives on the device from the engine's start to its end and holds the state of all sequences.
-///
-/// Pages and slots that were never written may hold anything, NaN included: no program lets them reach a result. The
-/// last page and the last slot are trash: padded rows write there and nobody reads it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum StateArray {
-    /// f32 `[latent_layers, pages + 1, page_tokens, latent_width]`.
-    Latents,
-    /// f32 `[recurrent_layers, slots + 1, heads, key_dim, value_dim]`.
-    Recurrent,
-    /// f32 `[recurrent_layers, slots + 1, 3, tail_rows, tail_width]`: oldest row first; query, key, value.
-    Tails,
-    /// s32 `[slots + 1, vocabulary]`: how often each token was drawn.
-    OutputCounts,
-    /// pred `[slots + 1, vocabulary]`: which tokens the prompt holds.
-    PromptSeen,
-    /// f32 `[slots + 1, vocabulary]`: added to the logits.
-    LogitBias,
-}
-
-impl StateArray {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Latents, Self::Recurrent, Self::Tails, Self::OutputCounts, Self::PromptSeen, Self::LogitBias];
-
-    /// The array's type for a model and a ladder.
-    #[must_use]
-    pub fn ty(self, state: &StateShape, ladder: &ShapeLadder) -> Type {
-        let (pages, slots) = (ladder.pages as usize + 1, ladder.slots as usize + 1);
-        let per_slot = [slots, state.vocabulary];
-        match self {
-            Self::Latents => array(
-                DType::F32,
-                &[state.latent_layers, pages, ladder.page_tokens as usize, state.latent_width],
-            ),
-            Self::Recurrent => array(
-                DType::F32,
-                &[state.recurrent_layers, slots, state.heads, state.key_dim, state.value_dim],
-            ),
-            Self::Tails => {
-                array(DType::F32, &[state.recurrent_layers, slots, 3, state.tail_rows, state.tail_width])
-            }
-            Self::OutputCounts => array(DType::S32, &per_slot),
-            Self::PromptSeen => array(DType::Pred, &per_slot),
-            Self::LogitBias => array(DType::F32, &per_slot),
-        }
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Latents => "latents",
-            Self::Recurrent => "recurrent",
-            Self::Tails => "tails",
-            Self::OutputCounts => "output_counts",
-            Self::PromptSeen => "prompt_seen",
-            Self::LogitBias => "logit_bias",
-        }
-    }
+/// What a program may do besides its work, and how the model's weights are held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Formats of the weights; the same for all programs of an engine.
+    pub formats: Formats,
+    /// Give the raw logits back as [`Output::Logits`].
+    pub emit_logits: bool,
+    /// Give back what each layer made of a prompt's last row as [`Output::LayerOutputs`].
+    pub emit_layers: bool,
+    /// Verify the drafts of [`Input::ForcedDrafts`] rather than the draft layer's.
+    pub force_drafts: bool,
 }
 
 /// A type from axis lengths.
@@ -123,8 +75,8 @@ pub(crate) fn array(dtype: DType, dims: &[usize]) -> Type {
 
 /// A value that the caller gives at each call.
 ///
-/// C is the chunk length, B the batch, P [`ShapeLadder::pages_per_sequence`], W and R the widths of a packed
-/// sampling row, V the vocabulary.
+/// C is the chunk length, B the batch, P [`ShapeLadder::pages_per_sequence`](crate::ShapeLadder::pages_per_sequence), W and
+/// R the widths of a packed sampling row, V the vocabulary, T the window: one token and the drafts after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Input {
     /// s32 `[C]` or `[B]`: token ids; those of padding are ignored but must be ids.
@@ -136,8 +88,18 @@ pub enum Input {
     /// s32 `[]`: 1 when the chunk ends the prompt, so that a token is drawn and counted; 0 otherwise, and the drawn
     /// outputs then mean nothing and no count changes.
     EndsPrompt,
+    /// s32 `[]`: the token after the chunk, where the prompt goes on; any token otherwise. Only with a draft layer.
+    NextToken,
     /// s32 `[B]`: position of the token being consumed; the drawn token stands one further.
     Positions,
+    /// s32 `[B]`: tokens of the row's last window that count, the consumed one of then included; 0 for a sequence's first
+    /// step. Only with drafts.
+    Accepted,
+    /// s32 `[B, T]`: the tokens that the last window drew and that count, in order; the last of them is the one being
+    /// consumed. Those beyond [`Input::Accepted`] (or 1, if that is 0) are ignored but must be ids. Only with drafts.
+    Recent,
+    /// s32 `[B, T - 1]`: drafts to verify. Only with [`Options::force_drafts`].
+    ForcedDrafts,
     /// s32 `[]`: the sequence's slot.
     Slot,
     /// s32 `[B]`: slots; padded rows name the trash slot.
@@ -150,6 +112,12 @@ pub enum Input {
     SampleReals,
     /// f32 `[latent_layers, tokens, latent_width]`: latents to import.
     ChunkLatents,
+    /// f32 `[latent_layers, pools, index_dim]`: pooled index keys to import.
+    ChunkKeys,
+    /// f32 `[latent_layers, pool, 2, index_dim]`: the open pool's keys and scores to import, oldest first.
+    SlotIndexTail,
+    /// f32 `[hidden]`: the vector that the draft layer continues from.
+    SlotHidden,
     /// f32 `[recurrent_layers, heads, key_dim, value_dim]`: recurrent state to import.
     SlotRecurrent,
     /// f32 `[recurrent_layers, 3, tail_rows, tail_width]`: conv tails to import.
@@ -169,7 +137,14 @@ impl Input {
             Self::Valid => "valid",
             Self::Start => "start",
             Self::EndsPrompt => "ends_prompt",
+            Self::NextToken => "next_token",
             Self::Positions => "positions",
+            Self::Accepted => "accepted",
+            Self::Recent => "recent",
+            Self::ForcedDrafts => "forced_drafts",
+            Self::ChunkKeys => "chunk_keys",
+            Self::SlotIndexTail => "slot_index_tail",
+            Self::SlotHidden => "slot_hidden",
             Self::Slot => "slot",
             Self::Slots => "slots",
             Self::PageTable => "page_table",
@@ -185,11 +160,13 @@ impl Input {
     }
 }
 
-/// A value that a call gives back. Prefill has one row, decode B.
+/// A value that a call gives back. Prefill has one row; decode B, or with drafts B windows of T rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Output {
     /// s32 `[rows]`: drawn token ids.
     Sampled,
+    /// s32 `[B]`: how many of a window's drawn tokens count, at least 1. Only with drafts.
+    Accepted,
     /// f32 `[rows]`: log-probability of the drawn token under the raw logits.
     ChosenLogprob,
     /// s32 `[rows, 20]`: likeliest token ids, where a row asks for them.
@@ -198,8 +175,20 @@ pub enum Output {
     TopLogprobs,
     /// f32 `[rows, V]`: raw logits; only with [`Options::emit_logits`].
     Logits,
+    /// f32 `[B, T - 1, V]`: raw logits of the drafts; only with [`Options::emit_logits`], and drafts.
+    DraftLogits,
+    /// f32 `[layers, channels]`: the residual of a prompt's last row after each layer; only with
+    /// [`Options::emit_layers`].
+    LayerOutputs,
     /// f32 `[latent_layers, C, latent_width]`: latents of the chunk; rows of padding mean nothing.
     ChunkLatents,
+    /// f32 `[latent_layers, C / pool + 1, index_dim]`: pooled index keys that the chunk closed, from the pool of its first
+    /// token on; the rest means nothing.
+    ChunkKeys,
+    /// f32 `[latent_layers, pool, 2, index_dim]`: the open pool's keys and scores, oldest first, 0 beyond them.
+    SlotIndexTail,
+    /// f32 `[hidden]`: the vector that the draft layer continues from.
+    SlotHidden,
     /// f32 `[recurrent_layers, heads, key_dim, value_dim]`: recurrent state of a slot.
     SlotRecurrent,
     /// f32 `[recurrent_layers, 3, tail_rows, tail_width]`: conv tails of a slot.
@@ -210,20 +199,19 @@ impl Output {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Sampled => "sampled",
+            Self::Accepted => "accepted",
             Self::ChosenLogprob => "chosen_logprob",
             Self::TopIds => "top_ids",
             Self::TopLogprobs => "top_logprobs",
             Self::Logits => "logits",
+            Self::DraftLogits => "draft_logits",
+            Self::LayerOutputs => "layer_outputs",
             Self::ChunkLatents => "chunk_latents",
+            Self::ChunkKeys => "chunk_keys",
+            Self::SlotIndexTail => "slot_index_tail",
+            Self::SlotHidden => "slot_hidden",
             Self::SlotRecurrent => "slot_recurrent",
             Self::SlotTails => "slot_tails",
         }
     }
-}
-
-/// What a program may do besides its work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Give the raw logits back as [`Output::Logits`].
-    pub emit_logits: bool,
 }

@@ -3,6 +3,7 @@ use serde_json::{Map, Value};
 use crate::Error;
 
 /// The fields of a JSON config, read by name with aliases.
+#[derive(Clone)]
 pub(super) struct Fields {
     map: Map<String, Value>,
 }
@@ -51,6 +52,30 @@ impl Fields {
         match self.find(names) {
             Some((_, value)) if value.as_u64() == Some(0) => Ok(0),
             _ => self.size(names),
+        }
+    }
+
+    /// A whole number, 0 included, or the default when absent.
+    pub(super) fn count_or(&self, names: &[&'static str], default: usize) -> Result<usize, Error> {
+        if self.find(names).is_none() { Ok(default) } else { self.count(names) }
+    }
+
+    /// Refuses a whole number above `most`; absent counts as served.
+    pub(super) fn upto(&self, name: &'static str, most: usize) -> Result<(), Error> {
+        let count = self.count_or(&[name], 0)?;
+        if count > most {
+            return Err(unsupported(name, &Value::from(count), &format!("at most {most} is served")));
+        }
+        Ok(())
+    }
+
+    /// A number below 0, or the default when absent.
+    pub(super) fn negative(&self, name: &'static str, default: f64) -> Result<f64, Error> {
+        let number = self.number(&[name], default)?;
+        if number < 0.0 {
+            Ok(number)
+        } else {
+            Err(unsupported(name, &Value::from(number), "must be negative"))
         }
     }
 

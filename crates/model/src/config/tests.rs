@@ -70,3 +70,46 @@ fn what_is_not_served_is_refused_by_the_fields_name() {
     }
     assert!(matches!(ModelConfig::from_json("[]"), Err(Error::Json(_))));
 }
+
+/// A K3 as published: layers numbered from 1, the text model nested.
+const K3: &str = r#"{
+  "model_type": "kimi_k3", "text_config": {
+  "model_type": "kimi_linear", "vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 5,
+  "first_k_dense_replace": 1, "num_attention_heads": 4, "num_key_value_heads": 4, "q_lora_rank": 48, "kv_lora_rank": 32,
+  "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16, "mla_use_output_gate": true, "num_experts": 8,
+  "num_experts_per_token": 2, "num_shared_experts": 2, "moe_intermediate_size": 32, "routed_expert_hidden_size": 32,
+  "latent_moe_use_norm": true, "hidden_act": "situ", "activation_situ_beta": 4.0, "activation_situ_linear_beta": 25.0,
+  "attn_res_block_size": 4, "num_nextn_predict_layers": 1, "max_position_embeddings": 1024, "eos_token_id": 2,
+  "linear_attn_config": {"num_heads": 4, "head_dim": 16, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0,
+                         "use_full_rank_gate": true, "kda_layers": [1, 2, 3], "full_attn_layers": [4, 5]}}
+}"#;
+
+/// A GLM as published: layers numbered from 0.
+const GLM: &str = r#"{
+  "model_type": "glm5_next", "vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4,
+  "first_k_dense_replace": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "q_lora_rank": 48, "kv_lora_rank": 32,
+  "qk_nope_head_dim": 16, "qk_rope_head_dim": 0, "v_head_dim": 16, "n_routed_experts": 8, "num_experts_per_tok": 2,
+  "n_shared_experts": 1, "moe_intermediate_size": 32, "hidden_act": "silu", "swiglu_limit": 10.0, "hc_mult": 4,
+  "index_topk": 32, "index_kpool": 4, "index_n_heads": 16, "index_head_dim": 16, "max_position_embeddings": 1024,
+  "num_nextn_predict_layers": 1, "routed_scaling_factor": 2.5, "eos_token_id": [2, 3],
+  "linear_attn_config": {"num_heads": 4, "head_dim": 16, "short_conv_kernel_size": 4, "gate_lower_bound": -5.0,
+                         "kda_layers": [0, 1, 2], "full_attn_layers": [3]}
+}"#;
+
+#[test]
+fn k3_and_glm_are_read_with_their_own_counting_of_layers() {
+    let k3 = ModelConfig::from_json(K3).unwrap();
+    assert_eq!(k3.layers[3].attention, Attention::Mla);
+    assert_eq!(k3.layers[2].attention, Attention::Kda);
+    assert_eq!(k3.state().latent_layers, 3);
+    assert!(k3.kda.full_gate && k3.mla.gated && k3.moe.unwrap().latent.is_some());
+    assert_eq!(k3.without_mtp().state().latent_layers, 2);
+    let glm = ModelConfig::from_json(GLM).unwrap();
+    assert_eq!(glm.layers[3].attention, Attention::Mla);
+    assert_eq!(glm.mla.indexer.unwrap().chosen, 8);
+    assert_eq!(glm.kda.decay_bound, Some(-5.0));
+    let wrong = GLM.replace("\"index_topk\": 32", "\"index_topk\": 33");
+    assert!(matches!(ModelConfig::from_json(&wrong), Err(Error::Unsupported { field: "index_topk", .. })));
+    let wrong = K3.replace("situ\"", "silu\"");
+    assert!(matches!(ModelConfig::from_json(&wrong), Err(Error::Unsupported { field: "hidden_act", .. })));
+}

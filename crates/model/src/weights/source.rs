@@ -10,6 +10,8 @@ pub enum Source {
         names: Vec<String>,
         /// Expected axis lengths.
         dims: Vec<usize>,
+        /// Whether the checkpoint's leading axis may be longer; what is beyond is not read.
+        padded: bool,
     },
     /// Rows `start..start + rows` of the leading axis.
     Rows {
@@ -20,8 +22,10 @@ pub enum Source {
         /// How many.
         rows: usize,
     },
-    /// Laid end to end: a join along the leading axis, or a stack of equal shapes where the weight declares one more.
+    /// Laid end to end along the leading axis.
     Join(Vec<Source>),
+    /// Equal shapes laid end to end, one for each layer of a repeated group.
+    Stack(Vec<Source>),
     /// Joined along the last axis of matrices of `rows` rows each.
     Columns {
         /// Matrices with equally many rows.
@@ -40,6 +44,8 @@ pub struct Piece<'a> {
     pub tensor: &'a str,
     /// Shape it must have, up to axes of length 1.
     pub dims: &'a [usize],
+    /// Whether its leading axis may be longer than that.
+    pub padded: bool,
     /// First value, counted in row-major order.
     pub start: usize,
     /// How many values.
@@ -50,7 +56,58 @@ impl Source {
     /// A tensor that goes by any of `names`.
     #[must_use]
     pub fn tensor(names: impl IntoIterator<Item = String>, dims: &[usize]) -> Self {
-        Self::Tensor { names: names.into_iter().collect(), dims: dims.to_vec() }
+        Self::Tensor { names: names.into_iter().collect(), dims: dims.to_vec(), padded: false }
+    }
+
+    /// The first rows of a tensor whose leading axis may be longer.
+    #[must_use]
+    pub fn padded(names: impl IntoIterator<Item = String>, dims: &[usize]) -> Self {
+        Self::Tensor { names: names.into_iter().collect(), dims: dims.to_vec(), padded: true }
+    }
+
+    /// Rows `start..start + rows` of this array's leading axis.
+    #[must_use]
+    pub fn rows(self, start: usize, rows: usize) -> Self {
+        Self::Rows { of: Box::new(self), start, rows }
+    }
+
+    /// Lays another array behind this one.
+    pub(super) fn append(&mut self, next: Self) {
+        if let Self::Stack(layers) = self {
+            layers.push(next);
+        } else {
+            let first = std::mem::replace(self, Self::Stack(Vec::new()));
+            *self = Self::Stack(vec![first, next]);
+        }
+    }
+
+    /// One layer of `rows` rows of what [`Source::append`] laid behind each other.
+    pub(super) fn layer(&self, layer: usize) -> Self {
+        match self {
+            Self::Stack(layers) => layers.get(layer).unwrap_or(self).clone(),
+            whole => whole.clone(),
+        }
+    }
+
+    /// The same cut of the tensors in which a quantised checkpoint stores these values: `suffix` is appended to the
+    /// names, and rows of `columns` values are `stored` long.
+    pub(super) fn stored(&self, suffix: &str, columns: usize, stored: usize) -> Self {
+        let each = |parts: &[Self]| parts.iter().map(|part| part.stored(suffix, columns, stored)).collect();
+        match self {
+            Self::Tensor { names, dims, padded } => {
+                let mut dims = dims.clone();
+                if let Some(last) = dims.last_mut().filter(|last| **last == columns) {
+                    *last = stored;
+                }
+                let names = names.iter().map(|name| format!("{name}{suffix}")).collect();
+                Self::Tensor { names, dims, padded: *padded }
+            }
+            Self::Rows { of, start, rows } => of.stored(suffix, columns, stored).rows(*start, *rows),
+            Self::Join(parts) => Self::Join(each(parts)),
+            Self::Stack(parts) => Self::Stack(each(parts)),
+            Self::Columns { parts, rows } => Self::Columns { parts: each(parts), rows: *rows },
+            Self::Either(options) => Self::Either(each(options)),
+        }
     }
 
     /// Number of values of the array this makes.
@@ -59,7 +116,9 @@ impl Source {
         match self {
             Self::Tensor { dims, .. } => dims.iter().product(),
             Self::Rows { rows, .. } => rows * self.row_elements(),
-            Self::Join(parts) | Self::Columns { parts, .. } => parts.iter().map(Self::elements).sum(),
+            Self::Join(parts) | Self::Stack(parts) | Self::Columns { parts, .. } => {
+                parts.iter().map(Self::elements).sum()
+            }
             Self::Either(options) => options.first().map_or(0, Self::elements),
         }
     }
@@ -69,7 +128,9 @@ impl Source {
         match self {
             Self::Tensor { dims, .. } => dims.iter().skip(1).product(),
             Self::Rows { of, .. } => of.row_elements(),
-            Self::Join(parts) | Self::Either(parts) => parts.first().map_or(0, Self::row_elements),
+            Self::Join(parts) | Self::Stack(parts) | Self::Either(parts) => {
+                parts.first().map_or(0, Self::row_elements)
+            }
             Self::Columns { parts, rows } => parts.iter().map(Self::elements).sum::<usize>() / rows.max(&1),
         }
     }
@@ -80,7 +141,7 @@ impl Source {
             Self::Tensor { names, .. } if names.iter().any(|name| exists(name)) => None,
             Self::Tensor { names, .. } => Some(names.first().map_or("", String::as_str)),
             Self::Rows { of, .. } => of.absent(exists),
-            Self::Join(parts) | Self::Columns { parts, .. } => {
+            Self::Join(parts) | Self::Stack(parts) | Self::Columns { parts, .. } => {
                 parts.iter().find_map(|part| part.absent(exists))
             }
             Self::Either(options) => {
@@ -112,15 +173,15 @@ impl Source {
             return;
         }
         match self {
-            Self::Tensor { names, dims } => {
+            Self::Tensor { names, dims, padded } => {
                 if let Some(tensor) = names.iter().find(|name| exists(name)) {
-                    visit(Piece { tensor, dims, start, len });
+                    visit(Piece { tensor, dims, padded: *padded, start, len });
                 }
             }
             Self::Rows { of, start: first, .. } => {
                 of.visit(first * of.row_elements() + start, len, exists, visit);
             }
-            Self::Join(parts) => {
+            Self::Join(parts) | Self::Stack(parts) => {
                 let runs = parts.iter().map(|part| (part, 0, part.elements()));
                 cut(runs, start, len, &mut |part, at, n| part.visit(at, n, exists, visit));
             }

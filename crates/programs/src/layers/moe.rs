@@ -5,28 +5,41 @@ mod grouped;
 use model::Moe;
 use stablehlo::{DType, Func, Value};
 
-use super::Layer;
-use super::ffn::swiglu;
+use super::ffn::{activate_halves, gated};
+use super::linear::linear;
+use super::norm::rms_norm;
+use super::{Layer, Matrix};
 
 /// Up to this many experts the chosen ones are found by comparing all pairs, which fuses; beyond, by `top_k`.
 const PAIRWISE_EXPERTS: usize = 64;
-/// From this many experts for each one that a token goes to, running all of them for every token is wasteful.
-const GROUP_FROM: usize = 8;
-
 /// `[rows, hidden]` through the routed and the shared experts.
+///
+/// Latent experts read and write a space of their own; the router and the shared ones see the residual's.
 pub(crate) fn moe(layer: &Layer<'_>, shape: &Moe, x: Value) -> Value {
-    let weights = route(layer, shape, x);
-    if shape.experts >= GROUP_FROM * shape.top_k {
-        return grouped::run(layer, shape, x, weights);
-    }
     let f = layer.f;
-    let all = f.pad(weights, f.scalar(1f32), &[0, 0], &[0, shape.shared as i64], &[0, 0]);
-    every_expert(f, x, all, layer.weight("moe.in"), layer.weight("moe.out"))
+    let weights = route(layer, shape, x);
+    let inside = shape.latent.map_or(x, |_| linear(f, x, layer.matrix("moe.enter")));
+    let mut y = if shape.is_grouped() {
+        grouped::run(layer, shape, inside, weights)
+    } else {
+        every_expert(layer, inside, weights)
+    };
+    if let Some(latent) = shape.latent {
+        if latent.normed {
+            y = rms_norm(f, y, layer.weight("moe.norm"), layer.config.rms_eps);
+        }
+        y = linear(f, y, layer.matrix("moe.leave"));
+    }
+    if shape.shared == 0 {
+        return y;
+    }
+    f.add(y, gated(layer, x, "shared.in", shape.shared * shape.inner, "shared.out"))
 }
 
-/// Weight of each routed expert for each row, `[rows, experts]`; 0 where it is not chosen.
+/// Weight of each routed expert for each row, f32 `[rows, experts]`; 0 where it is not chosen.
 fn route(layer: &Layer<'_>, shape: &Moe, x: Value) -> Value {
     let f = layer.f;
+    let x = f.convert(x, DType::F32);
     let scores = f.logistic(f.linear(x, layer.weight("moe.router")));
     let biased = f.add(scores, f.broadcast_like(layer.weight("moe.bias"), scores, &[1]));
     let chosen = choose(f, biased, shape.top_k);
@@ -58,16 +71,21 @@ fn choose(f: &Func, scores: Value, k: usize) -> Value {
     f.lt(rank, f.splat_like(rank, k as f64))
 }
 
-/// All of the given experts for every row, weighed between their two products: `x [rows, hidden]`,
-/// `weights [rows, experts]`, `enter [experts, 2 * inner, hidden]`, `leave [hidden, experts, inner]`.
-fn every_expert(f: &Func, x: Value, weights: Value, enter: Value, leave: Value) -> Value {
+/// All experts for every row, weighed between their two products: `x [rows, width]`, `weights [rows, experts]`;
+/// `moe.in [experts, 2 * inner, width]`, `moe.out [width, experts, inner]`.
+fn every_expert(layer: &Layer<'_>, x: Value, weights: Value) -> Value {
+    let f = layer.f;
+    let dtype = f.dtype(x);
+    let (enter, leave) = (layer.matrix("moe.in").float(f, dtype), layer.matrix("moe.out").float(f, dtype));
     let dims = f.dims(enter);
-    let (rows, experts, inner, hidden) = (f.dim(x, 0), dims[0], dims[1] / 2, dims[2]);
-    let entered = f.linear(x, f.reshape(enter, &[experts * 2 * inner, hidden]));
-    let active = swiglu(f, f.reshape(entered, &[rows, experts, 2 * inner]));
-    let weighed = f.mul(active, f.broadcast_like(weights, active, &[0, 1]));
+    let (rows, experts, inner, width) = (f.dim(x, 0), dims[0], dims[1] / 2, dims[2]);
+    let flat = |w: Value, dims: &[i64]| Matrix::Float(f.reshape(w, dims));
+    let entered = linear(f, x, flat(enter, &[experts * 2 * inner, width]));
+    let entered = f.reshape(entered, &[rows, experts, 2 * inner]);
+    let active = activate_halves(f, layer.config.activation, entered);
+    let weighed = f.mul(active, f.convert(f.broadcast_in_dim(weights, &f.dims(active), &[0, 1]), dtype));
     let weighed = f.reshape(weighed, &[rows, experts * inner]);
-    f.linear(weighed, f.reshape(leave, &[hidden, experts * inner]))
+    linear(f, weighed, flat(leave, &[width, experts * inner]))
 }
 
 #[cfg(test)]

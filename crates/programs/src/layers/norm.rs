@@ -1,14 +1,15 @@
 //! Norms and activations over the last axis.
 
-use stablehlo::{Func, Value};
+use stablehlo::{DType, Func, Value};
 
-/// `x / sqrt(mean(x^2) + eps) * weight` over the last axis.
+/// `x / sqrt(mean(x^2) + eps)` over the last axis in f32, cast to `x`'s type, times `weight`.
 pub(crate) fn rms_norm(f: &Func, x: Value, weight: Value, eps: f64) -> Value {
-    let last = f.dims(x).len() - 1;
-    f.mul(unit_rms(f, x, eps), f.broadcast_like(weight, x, &[last]))
+    let (dtype, last) = (f.dtype(x), f.dims(x).len() - 1);
+    let unit = f.convert(unit_rms(f, f.convert(x, DType::F32), eps), dtype);
+    f.mul(unit, f.broadcast_like(f.convert(weight, dtype), x, &[last]))
 }
 
-/// `x / sqrt(mean(x^2) + eps)` over the last axis.
+/// `x / sqrt(mean(x^2) + eps)` over the last axis, in f32.
 pub(crate) fn unit_rms(f: &Func, x: Value, eps: f64) -> Value {
     let width = f.dims(x).last().copied().unwrap_or(1) as f64;
     scale_by(f, x, |squares| f.add_scalar(f.mul_scalar(squares, 1.0 / width), eps))

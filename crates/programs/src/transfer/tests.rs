@@ -1,11 +1,13 @@
-use model::StateShape;
+use model::weights::Float;
+use model::{IndexShape, StateShape};
 use pjrt::Buffer;
 
 use super::{export_latents, export_slot, import_latents, import_slot, set_sampling};
-use crate::{ArgKind, Input, Mesh, Program, ResKind, ShapeLadder, StateArray, on_cpu};
+use crate::{ArgKind, Error, Input, Mesh, Program, ResKind, ShapeLadder, StateArray, on_cpu};
 
+/// The last of the latent layers is a draft layer's.
 const STATE: StateShape = StateShape {
-    latent_layers: 2,
+    latent_layers: 3,
     latent_width: 3,
     recurrent_layers: 2,
     heads: 2,
@@ -13,11 +15,22 @@ const STATE: StateShape = StateShape {
     value_dim: 5,
     tail_rows: 3,
     tail_width: 8,
+    index: Some(IndexShape { dim: 2, pool: 4 }),
+    hidden: Some(6),
     vocabulary: 7,
 };
 
 fn ladder() -> ShapeLadder {
-    ShapeLadder { chunks: vec![6], batches: vec![2], context: 12, page_tokens: 4, pages: 6, slots: 3 }
+    ShapeLadder {
+        chunks: vec![6],
+        batches: vec![2],
+        context: 22,
+        page_tokens: 8,
+        pages: 6,
+        slots: 3,
+        drafts: 2,
+        latents: Float::F32,
+    }
 }
 
 fn elements(array: StateArray) -> usize {
@@ -46,80 +59,124 @@ fn scalar(value: i32) -> Buffer {
     on_cpu::array(&[value], &[])
 }
 
+/// `array` with each of `parts` put at its place.
+fn with(mut array: Vec<f32>, parts: &[(usize, &[f32])]) -> Vec<f32> {
+    for (place, part) in parts {
+        array[*place..place + part.len()].copy_from_slice(part);
+    }
+    array
+}
+
 #[test]
-fn latents_land_in_their_pages_come_back_and_disturb_nobody() {
-    let (tokens, start, valid) = (6, 3, 5);
+fn latents_and_keys_land_in_their_pages_come_back_and_disturb_nobody() {
+    // Tokens 6 to 14, on the first two pages; they complete pools 1 and 2, but not 3.
+    let (tokens, start, valid) = (10, 6, 9);
     let pages = [4i32, 1, 6];
     let place = || {
         vec![
-            (Input::Start, scalar(start)),
-            (Input::Valid, scalar(valid)),
+            (Input::Start, scalar(start as i32)),
+            (Input::Valid, scalar(valid as i32)),
             (Input::PageTable, on_cpu::array(&pages, &[3])),
         ]
     };
-    let before = unique(elements(StateArray::Latents), 1000);
-    let chunk = unique(2 * tokens * 3, 1);
-    let array = on_cpu::array(&before, &dims(StateArray::Latents));
+    let arrays = [StateArray::Latents, StateArray::IndexKeys];
+    let before = arrays.map(|array| unique(elements(array), 1000));
+    let held = [0, 1].map(|at| on_cpu::array(&before[at], &dims(arrays[at])));
+    let chunk = [unique(3 * tokens * 3, 1), unique(3 * 3 * 2, 500)];
     let program = import_latents(&STATE, &ladder(), tokens as u32, &Mesh::one_device()).unwrap();
     let mut inputs = place();
-    inputs.push((Input::ChunkLatents, on_cpu::array(&chunk, &[2, tokens, 3])));
-    let written = run(&program, &[(StateArray::Latents, &array)], &inputs).remove(0);
-    assert!(array.is_deleted(), "the array is written in place");
+    inputs.push((Input::ChunkLatents, on_cpu::array(&chunk[0], &[3, tokens, 3])));
+    inputs.push((Input::ChunkKeys, on_cpu::array(&chunk[1], &[3, 3, 2])));
+    let written = run(&program, &[(arrays[0], &held[0]), (arrays[1], &held[1])], &inputs);
+    assert!(held.iter().all(Buffer::is_deleted), "the arrays are written in place");
 
-    let mut expected = before;
-    for layer in 0..2 {
-        for token in 0..valid as usize {
-            let position = start as usize + token;
-            let row = (layer * 7 + pages[position / 4] as usize) * 4 + position % 4;
-            expected[row * 3..][..3].copy_from_slice(&chunk[(layer * tokens + token) * 3..][..3]);
-        }
-    }
-    let after = written.to_vec::<f32>().unwrap();
+    // Rows per page, width, first row and real rows of each array; rows of a chunk.
+    let shapes = [(8, 3, start, valid, tokens), (2, 2, 1, 2, 3)];
     let trash = ladder().trash_page() as usize;
-    for (index, (after, expected)) in after.iter().zip(&expected).enumerate() {
-        let page = index / (4 * 3) % 7;
-        assert!(after == expected || page == trash, "element {index} is {after}, not {expected}");
+    for (at, (per_page, width, first, real, rows)) in shapes.into_iter().enumerate() {
+        let mut expected = before[at].clone();
+        for (layer, row) in (0..3).flat_map(|layer| (0..real).map(move |row| (layer, row))) {
+            let page = layer * 7 + pages[(first + row) / per_page] as usize;
+            let place = (page * per_page + (first + row) % per_page) * width;
+            expected[place..place + width]
+                .copy_from_slice(&chunk[at][(layer * rows + row) * width..][..width]);
+        }
+        let after = written[at].to_vec::<f32>().unwrap();
+        for (index, (after, expected)) in after.iter().zip(&expected).enumerate() {
+            let page = index / (per_page * width) % 7;
+            assert!(after == expected || page == trash, "element {index} is {after}, not {expected}");
+        }
     }
 
     let program = export_latents(&STATE, &ladder(), tokens as u32, &Mesh::one_device()).unwrap();
-    let read = run(&program, &[(StateArray::Latents, &written)], &place()).remove(0).to_vec::<f32>().unwrap();
-    assert!(!written.is_deleted(), "reading leaves the array");
-    for layer in 0..2 {
-        let real = layer * tokens * 3..(layer * tokens + valid as usize) * 3;
-        assert_eq!(read[real.clone()], chunk[real]);
+    let read = run(&program, &[(arrays[0], &written[0]), (arrays[1], &written[1])], &place());
+    assert!(!written.iter().any(Buffer::is_deleted), "reading leaves the arrays");
+    let read = [0, 1].map(|at| read[at].to_vec::<f32>().unwrap());
+    for layer in 0..3 {
+        let real = layer * tokens * 3..(layer * tokens + valid) * 3;
+        assert_eq!(read[0][real.clone()], chunk[0][real]);
+        let keys = layer * 6..layer * 6 + 4;
+        assert_eq!(read[1][keys.clone()], chunk[1][keys]);
+        assert_eq!(read[1][layer * 6 + 4..layer * 6 + 6], [0.0; 2], "an open pool's key");
     }
 }
 
 #[test]
 fn a_slot_comes_back_as_it_was_sent_and_the_others_stay() {
-    let (recurrent, tails) = (StateArray::Recurrent, StateArray::Tails);
-    let before = [recurrent, tails].map(|array| unique(elements(array), 10_000));
-    let arrays =
-        [recurrent, tails].map(|array| on_cpu::array(&unique(elements(array), 10_000), &dims(array)));
-    let sent = [unique(STATE.recurrent_elements(), 1), unique(STATE.tail_elements(), 5000)];
-    let slot = 1;
-    let inputs = [
-        (Input::Slot, scalar(slot)),
-        (Input::SlotRecurrent, on_cpu::array(&sent[0], &[2, 2, 4, 5])),
-        (Input::SlotTails, on_cpu::array(&sent[1], &[2, 3, 3, 8])),
-    ];
-    let program = import_slot(&STATE, &ladder(), &Mesh::one_device()).unwrap();
-    let written = run(&program, &[(recurrent, &arrays[0]), (tails, &arrays[1])], &inputs);
-    for (at, written) in written.iter().enumerate() {
-        let size = sent[at].len() / 2;
-        let mut expected = before[at].clone();
-        for layer in 0..2 {
-            let from = (layer * 4 + slot as usize) * size;
-            expected[from..from + size].copy_from_slice(&sent[at][layer * size..][..size]);
+    // Of 15 tokens the last pool has 3, and the draft layer's 2; of 12 none, and the draft layer's last one has 3.
+    for (n, places, open) in [(15, [4, 4], [3, 2]), (12, [4, 0], [0, 3])] {
+        let arrays = [StateArray::Recurrent, StateArray::Tails, StateArray::IndexRing, StateArray::Hidden];
+        let before = arrays.map(|array| unique(elements(array), 10_000));
+        let held = [0, 1, 2, 3].map(|at| on_cpu::array(&before[at], &dims(arrays[at])));
+        let sizes = [STATE.recurrent_elements(), STATE.tail_elements(), STATE.index_tail_elements(), 6];
+        let sent = sizes.map(|size| unique(size, size));
+        let slot = 1;
+        let inputs = [
+            (Input::Slot, scalar(slot as i32)),
+            (Input::Start, scalar(n)),
+            (Input::SlotRecurrent, on_cpu::array(&sent[0], &[2, 2, 4, 5])),
+            (Input::SlotTails, on_cpu::array(&sent[1], &[2, 3, 3, 8])),
+            (Input::SlotIndexTail, on_cpu::array(&sent[2], &[3, 4, 2, 2])),
+            (Input::SlotHidden, on_cpu::array(&sent[3], &[6])),
+        ];
+        let program = import_slot(&STATE, &ladder(), &Mesh::one_device()).unwrap();
+        let written = run(&program, &arrays.into_iter().zip(&held).collect::<Vec<_>>(), &inputs);
+
+        let recurrent = |layer: usize| ((layer * 4 + slot) * 40, &sent[0][layer * 40..][..40]);
+        // Query, key and value have three rows of history, and three of a window, which stays.
+        let tail = |at: usize| (((at / 3 * 4 + slot) * 3 + at % 3) * 48, &sent[1][at * 24..][..24]);
+        let ring = |layer: usize| {
+            let place = places[usize::from(layer == 2)];
+            (((layer * 4 + slot) * 8 + place) * 4, &sent[2][layer * 16..][..16])
+        };
+        let parts: [Vec<(usize, &[f32])>; 4] = [
+            (0..2).map(recurrent).collect(),
+            (0..6).map(tail).collect(),
+            (0..3).map(ring).collect(),
+            vec![(slot * 18, &sent[3][..])],
+        ];
+        for at in 0..4 {
+            assert_eq!(written[at].to_vec::<f32>().unwrap(), with(before[at].clone(), &parts[at]));
         }
-        assert_eq!(written.to_vec::<f32>().unwrap(), expected);
+
+        let program = export_slot(&STATE, &ladder(), &Mesh::one_device()).unwrap();
+        let bound: Vec<_> = arrays.into_iter().zip(&written).collect();
+        let read = run(&program, &bound, &inputs[..2]);
+        let mut expected = sent.clone();
+        for (layer, rows) in expected[2].chunks_exact_mut(16).enumerate() {
+            rows[open[usize::from(layer == 2)] * 4..].fill(0.0);
+        }
+        for (at, read) in read.iter().enumerate() {
+            assert_eq!(read.to_vec::<f32>().unwrap(), expected[at]);
+        }
     }
-    let program = export_slot(&STATE, &ladder(), &Mesh::one_device()).unwrap();
-    let states = [(recurrent, &written[0]), (tails, &written[1])];
-    let read = run(&program, &states, &[(Input::Slot, scalar(slot))]);
-    for (sent, read) in sent.iter().zip(read) {
-        assert_eq!(&read.to_vec::<f32>().unwrap(), sent);
-    }
+}
+
+#[test]
+fn pages_that_cut_a_pool_are_refused() {
+    let ladder = ShapeLadder { page_tokens: 6, ..ladder() };
+    let refused = import_slot(&STATE, &ladder, &Mesh::one_device()).unwrap_err();
+    assert!(matches!(refused, Error::Ladder { field: "page_tokens", .. }), "{refused}");
 }
 
 #[test]

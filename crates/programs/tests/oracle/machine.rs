@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use checkpoint::Checkpoint;
+use checkpoint::{Checkpoint, Wanted};
+use model::weights::{Encoding, Float};
 use pjrt::{Buffer, Client, CompileOptions, DType, Executable, OptionValue};
 use programs::sampling::{REALS, SampleRow, WORDS};
 use programs::{
@@ -16,14 +17,30 @@ pub(crate) struct Sequence {
     pages: Vec<i32>,
     prompt: usize,
     pub(crate) tokens: Vec<i32>,
+    /// How many of the last step's tokens counted; 0 before the first step.
+    accepted: i32,
+    /// Drafts that were verified and accepted in all.
+    pub(crate) accepted_drafts: usize,
 }
 
 impl Sequence {
-    /// The `at`th sequence gets every tenth page, last ones first.
-    pub(crate) fn new(ladder: &ShapeLadder, at: usize, prompt: usize) -> Self {
-        let pages =
-            (0..ladder.pages_per_sequence()).map(|page| (ladder.pages - 1 - page * 10) as i32 - at as i32);
-        Self { slot: at as i32, pages: pages.collect(), prompt, tokens: Vec::new() }
+    /// The `at`th sequence gets every `stride`th page, last ones first.
+    pub(crate) fn new(ladder: &ShapeLadder, at: usize, stride: usize, prompt: usize) -> Self {
+        let pages = (0..ladder.pages_per_sequence())
+            .map(|page| (ladder.pages - 1 - page * stride as u32) as i32 - at as i32);
+        let pages = pages.collect();
+        Self { slot: at as i32, pages, prompt, tokens: Vec::new(), accepted: 0, accepted_drafts: 0 }
+    }
+}
+
+impl Sequence {
+    /// Takes back what was drawn beyond `most` tokens: of the last step fewer tokens count then.
+    pub(crate) fn rewind(&mut self, most: usize) {
+        let beyond = self.tokens.len().saturating_sub(most) as i32;
+        if beyond > 0 {
+            self.tokens.truncate(most);
+            self.accepted -= beyond;
+        }
     }
 }
 
@@ -36,33 +53,62 @@ pub(crate) struct Machine {
     states: HashMap<StateArray, Buffer>,
     prefills: Vec<(u32, Compiled)>,
     decode: Compiled,
+    forced: bool,
+    /// How every row draws.
+    pub(crate) sampling: SampleRow,
+}
+
+/// What a prompt gave.
+pub(crate) struct Prefilled {
+    pub(crate) logits: Vec<f32>,
+    pub(crate) token: i32,
+    /// Residual after each layer, one after another.
+    pub(crate) layers: Vec<f32>,
+}
+
+fn element(dtype: programs::DType) -> DType {
+    match dtype {
+        programs::DType::F32 => DType::F32,
+        programs::DType::BF16 => DType::BF16,
+        programs::DType::S8 => DType::S8,
+        programs::DType::U8 => DType::U8,
+        programs::DType::S32 => DType::S32,
+        programs::DType::Pred => DType::Pred,
+        other => panic!("{other}"),
+    }
 }
 
 impl Machine {
     /// Uploads the checkpoint's weights and fills all state with what no result may depend on.
-    pub(crate) fn new(dir: &Path, ladder: &ShapeLadder) -> Self {
+    pub(crate) fn new(dir: &Path, ladder: &ShapeLadder, wanted: &Wanted, forced: bool) -> Self {
         let client = Client::open(&pjrt::plugin_path().unwrap()).unwrap();
-        let checkpoint = Checkpoint::open(dir).unwrap();
+        let checkpoint = Checkpoint::open(dir, wanted).unwrap();
         let device = &client.devices()[0];
         let config = checkpoint.config();
-        let upload = |data: &[f32], dims: &[i64]| client.buffer_from_slice(data, dims, device).unwrap();
         let weights = checkpoint.weights().iter().map(|spec| {
             let dims: Vec<i64> = spec.dims.iter().map(|&dim| dim as i64).collect();
-            (spec.name.clone(), upload(&checkpoint.assemble(spec).unwrap(), &dims))
+            let dtype = match spec.encoding {
+                Encoding::Float(Float::F32) | Encoding::Int8Scales => DType::F32,
+                Encoding::Float(Float::Bf16) => DType::BF16,
+                Encoding::Int8 => DType::S8,
+                Encoding::Bytes => DType::U8,
+            };
+            let bytes = checkpoint.assemble(spec).unwrap();
+            (spec.name.clone(), client.buffer_from_host(&bytes, dtype, &dims, device).unwrap())
         });
-        let states = StateArray::ALL.map(|array| {
+        let states = StateArray::of(&config.state(), ladder).into_iter().map(|array| {
             let ty = array.ty(&config.state(), ladder);
             let count = ty.elements() as usize;
-            let poison = match array {
-                StateArray::OutputCounts => client.buffer_from_slice(&vec![7i32; count], &ty.dims, device),
-                StateArray::PromptSeen => {
-                    client.buffer_from_host(&vec![1; count], DType::Pred, &ty.dims, device)
-                }
-                _ => Ok(upload(&vec![f32::NAN; count], &ty.dims)),
+            let poison: Vec<u8> = match ty.dtype {
+                programs::DType::S32 => 7i32.to_le_bytes().repeat(count),
+                programs::DType::Pred => vec![1; count],
+                programs::DType::BF16 => [0xc0, 0x7f].repeat(count),
+                _ => f32::NAN.to_le_bytes().repeat(count),
             };
-            (array, poison.unwrap())
+            (array, client.buffer_from_host(&poison, element(ty.dtype), &ty.dims, device).unwrap())
         });
-        let options = Options { emit_logits: true };
+        let formats = *checkpoint.formats();
+        let options = Options { formats, emit_logits: true, emit_layers: true, force_drafts: forced };
         let mesh = Mesh::one_device();
         let compile = |program: Program| {
             let mut options = CompileOptions::sharded_over(&client.devices()[..1]);
@@ -77,17 +123,19 @@ impl Machine {
             .map(|&chunk| (chunk, compile(prefill(config, ladder, chunk, &options, &mesh).unwrap())));
         Self {
             weights: weights.collect(),
-            states: states.into(),
+            states: states.collect(),
             prefills: chunks.collect(),
             decode: compile(decode(config, ladder, ladder.batches[0], &options, &mesh).unwrap()),
             ladder: ladder.clone(),
             client,
+            forced,
+            sampling: SampleRow::padding(),
         }
     }
 
-    /// Runs a prompt chunk by chunk; the logits after it and the token drawn from them.
-    pub(crate) fn prefill(&mut self, sequence: &mut Sequence, prompt: &[i32]) -> (Vec<f32>, i32) {
-        let (words, reals) = rows(1);
+    /// Runs a prompt chunk by chunk.
+    pub(crate) fn prefill(&mut self, sequence: &mut Sequence, prompt: &[i32]) -> Prefilled {
+        let (words, reals) = (self.sampling.words, self.sampling.reals);
         let mut start = 0;
         loop {
             let left = prompt.len() - start;
@@ -95,13 +143,15 @@ impl Machine {
             let chunk = self.ladder.chunk_for(valid as u32).unwrap();
             let mut tokens = prompt[start..start + valid].to_vec();
             tokens.resize(chunk as usize, 3);
+            let next = prompt.get(start + valid).copied().unwrap_or_default();
             let inputs = HashMap::from([
-                (Input::Tokens, self.integers(&tokens, &[i64::from(chunk)])),
-                (Input::Valid, self.integers(&[valid as i32], &[])),
-                (Input::Start, self.integers(&[start as i32], &[])),
-                (Input::EndsPrompt, self.integers(&[i32::from(valid == left)], &[])),
-                (Input::Slot, self.integers(&[sequence.slot], &[])),
-                (Input::PageTable, self.integers(&sequence.pages, &[sequence.pages.len() as i64])),
+                (Input::Tokens, self.array(&tokens, &[i64::from(chunk)])),
+                (Input::Valid, self.array(&[valid as i32], &[])),
+                (Input::Start, self.array(&[start as i32], &[])),
+                (Input::EndsPrompt, self.array(&[i32::from(valid == left)], &[])),
+                (Input::NextToken, self.array(&[next], &[])),
+                (Input::Slot, self.array(&[sequence.slot], &[])),
+                (Input::PageTable, self.array(&sequence.pages, &[sequence.pages.len() as i64])),
                 (Input::SampleWords, self.array(&words, &[1, WORDS as i64])),
                 (Input::SampleReals, self.array(&reals, &[1, REALS as i64])),
             ]);
@@ -110,57 +160,79 @@ impl Machine {
             let out = execute(compiled, &self.weights, &mut self.states, &inputs);
             start += valid;
             if start == prompt.len() {
-                let logits = out[&Output::Logits].to_vec().unwrap();
-                return (logits, out[&Output::Sampled].to_vec::<i32>().unwrap()[0]);
+                return Prefilled {
+                    logits: out[&Output::Logits].to_vec().unwrap(),
+                    token: out[&Output::Sampled].to_vec::<i32>().unwrap()[0],
+                    layers: out[&Output::LayerOutputs].to_vec().unwrap(),
+                };
             }
         }
     }
 
-    /// One step of all sequences, with padded rows between and after them; the tokens drawn.
-    pub(crate) fn decode(&mut self, sequences: &[Sequence]) -> Vec<i32> {
+    /// One step of all sequences, with padded rows between and after them; each takes up the tokens it drew. `forced` gives
+    /// the drafts of each. Gives the logits of all drafts, `[sequences, drafts, vocabulary]`.
+    pub(crate) fn decode(&mut self, sequences: &mut [Sequence], forced: &[Vec<i32>]) -> Vec<Vec<f32>> {
         let batch = self.ladder.batches[0] as usize;
-        let width = self.ladder.pages_per_sequence() as usize;
+        let (width, window) = (self.ladder.pages_per_sequence() as usize, self.ladder.window() as usize);
         let trash_page = self.ladder.trash_page() as i32;
         let (mut tokens, mut positions) = (vec![0; batch], vec![0; batch]);
         let mut slots = vec![self.ladder.trash_slot() as i32; batch];
         let mut table = vec![trash_page; batch * width];
+        let (mut accepted, mut recent) = (vec![0; batch], vec![0; batch * window]);
+        let mut drafts = vec![0; batch * (window - 1)];
         // Row 1 is padding.
         let row_of = |at: usize| if at == 0 { 0 } else { at + 1 };
         for (at, sequence) in sequences.iter().enumerate() {
             let row = row_of(at);
-            tokens[row] = *sequence.tokens.last().unwrap();
-            positions[row] = (sequence.prompt + sequence.tokens.len() - 1) as i32;
+            let drawn = &sequence.tokens;
+            tokens[row] = *drawn.last().unwrap();
+            positions[row] = (sequence.prompt + drawn.len() - 1) as i32;
             slots[row] = sequence.slot;
+            accepted[row] = sequence.accepted;
+            let last = &drawn[drawn.len() - sequence.accepted.max(1) as usize..];
+            recent[row * window..row * window + last.len()].copy_from_slice(last);
             table[row * width..(row + 1) * width].copy_from_slice(&sequence.pages);
+            if self.forced {
+                drafts[row * (window - 1)..(row + 1) * (window - 1)].copy_from_slice(&forced[at]);
+            }
         }
-        let (words, reals) = rows(batch);
+        let (words, reals) = (self.sampling.words.repeat(batch), self.sampling.reals.repeat(batch));
         let rows = batch as i64;
         let inputs = HashMap::from([
-            (Input::Tokens, self.integers(&tokens, &[rows])),
-            (Input::Positions, self.integers(&positions, &[rows])),
-            (Input::Slots, self.integers(&slots, &[rows])),
-            (Input::PageTable, self.integers(&table, &[rows, width as i64])),
+            (Input::Tokens, self.array(&tokens, &[rows])),
+            (Input::Positions, self.array(&positions, &[rows])),
+            (Input::Accepted, self.array(&accepted, &[rows])),
+            (Input::Recent, self.array(&recent, &[rows, window as i64])),
+            (Input::ForcedDrafts, self.array(&drafts, &[rows, window as i64 - 1])),
+            (Input::Slots, self.array(&slots, &[rows])),
+            (Input::PageTable, self.array(&table, &[rows, width as i64])),
             (Input::SampleWords, self.array(&words, &[rows, WORDS as i64])),
             (Input::SampleReals, self.array(&reals, &[rows, REALS as i64])),
         ]);
         let out = execute(&self.decode, &self.weights, &mut self.states, &inputs);
         let drawn = out[&Output::Sampled].to_vec::<i32>().unwrap();
-        (0..sequences.len()).map(|at| drawn[row_of(at)]).collect()
-    }
-
-    fn integers(&self, data: &[i32], dims: &[i64]) -> Buffer {
-        self.array(data, dims)
+        let counted = match out.get(&Output::Accepted) {
+            Some(counted) => counted.to_vec::<i32>().unwrap(),
+            None => vec![1; batch],
+        };
+        let logits =
+            out.get(&Output::DraftLogits).map(|all| all.to_vec::<f32>().unwrap()).unwrap_or_default();
+        let mut shown = Vec::new();
+        for (at, sequence) in sequences.iter_mut().enumerate() {
+            let row = row_of(at);
+            let count = counted[row] as usize;
+            sequence.tokens.extend(&drawn[row * window..row * window + count]);
+            sequence.accepted = count as i32;
+            sequence.accepted_drafts += count - 1;
+            let size = logits.len() / batch;
+            shown.push(logits[row * size..(row + 1) * size].to_vec());
+        }
+        shown
     }
 
     fn array<T: pjrt::Element>(&self, data: &[T], dims: &[i64]) -> Buffer {
         self.client.buffer_from_slice(data, dims, &self.client.devices()[0]).unwrap()
     }
-}
-
-/// Packed rows that ask for the likeliest token.
-fn rows(count: usize) -> (Vec<u32>, Vec<f32>) {
-    let row = SampleRow::padding();
-    (row.words.repeat(count), row.reals.repeat(count))
 }
 
 /// Binds by meaning, runs, keeps the state and gives back the outputs.

@@ -1,11 +1,15 @@
-//! Whole programs against `transformers`: the fixtures hold its float32 logits and greedy tokens.
+//! Whole programs against outside implementations: the fixtures hold their float32 logits, layers, drafts and greedy tokens.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod drafts;
 mod machine;
+mod narrow;
 
 use std::path::{Path, PathBuf};
 
+use checkpoint::Wanted;
 use machine::{Machine, Sequence};
+use model::weights::Float;
 use programs::ShapeLadder;
 use serde::Deserialize;
 
@@ -20,44 +24,112 @@ struct Prompt {
     ids: Vec<i32>,
     logits: Vec<f64>,
     greedy: Vec<i32>,
+    /// The last token's residual after each layer.
+    layers: Option<Vec<Vec<f64>>>,
+    /// How far the judge's own bf16 run is from its f32 run, in its worst logit.
+    bf16_error: Option<f64>,
+    mtp: Option<Drafting>,
 }
 
-/// Largest norm of the difference of logits over their norm.
+/// What the draft layer makes of a prompt: its greedy drafts and their logits, one after another.
+#[derive(Deserialize)]
+struct Drafting {
+    drafts: Vec<i32>,
+    logits: Vec<Vec<f64>>,
+}
+
+/// Largest norm of a difference over the norm of what it should be.
 const TOLERANCE: f64 = 2e-4;
+/// Tokens that are drawn after each prompt.
+const DRAWN: usize = 64;
 
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle/fixtures")
-}
-
-/// Shapes for ten prompts of up to 200 tokens and 64 more each; two slots are left for padded rows to miss.
-fn ladder(chunks: &[u32], page_tokens: u32) -> ShapeLadder {
-    let context: u32 = 320;
-    let pages = 10 * context.div_ceil(page_tokens);
-    ShapeLadder { chunks: chunks.to_vec(), batches: vec![12], context, page_tokens, pages, slots: 11 }
-}
-
-fn agrees_with_transformers(fixture: &str, ladder: &ShapeLadder) {
-    let dir = fixtures().join(fixture);
+fn fixture(name: &str) -> (PathBuf, Expected) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../oracle/fixtures").join(name);
     let text = std::fs::read_to_string(dir.join("expected.json")).unwrap();
-    let expected: Expected = serde_json::from_str(&text).unwrap();
-    let mut machine = Machine::new(&dir, ladder);
-    let mut sequences = Vec::new();
-    for (at, prompt) in expected.prompts.iter().enumerate() {
-        let mut sequence = Sequence::new(ladder, at, prompt.ids.len());
-        let (logits, first) = machine.prefill(&mut sequence, &prompt.ids);
-        let off = distance(&logits, &prompt.logits);
-        assert!(off < TOLERANCE, "{fixture}: {} tokens: logits differ by {off:.1e}", prompt.ids.len());
-        assert_eq!(first, prompt.greedy[0]);
-        sequence.tokens.push(first);
-        sequences.push(sequence);
+    (dir, serde_json::from_str(&text).unwrap())
+}
+
+/// Shapes for prompts of these lengths at once and `drawn` tokens after each; two rows and a slot are left for padding to
+/// miss.
+fn ladder(prompts: &[usize], drawn: usize, chunks: &[u32], page_tokens: u32, drafts: u32) -> ShapeLadder {
+    let count = prompts.len() as u32;
+    let context = (prompts.iter().max().unwrap() + drawn) as u32;
+    let mut ladder = ShapeLadder {
+        chunks: chunks.to_vec(),
+        batches: vec![count + 2],
+        context,
+        page_tokens,
+        pages: 1,
+        slots: count + 1,
+        drafts,
+        latents: Float::F32,
+    };
+    ladder.pages = count * ladder.pages_per_sequence();
+    ladder
+}
+
+fn sequences(prompts: &[usize], ladder: &ShapeLadder) -> Vec<Sequence> {
+    let each = prompts.iter().enumerate();
+    each.map(|(at, &length)| Sequence::new(ladder, at, prompts.len(), length)).collect()
+}
+
+fn lengths(expected: &Expected) -> Vec<usize> {
+    expected.prompts.iter().map(|prompt| prompt.ids.len()).collect()
+}
+
+/// Runs all prompts, then draws; every number is the judge's.
+fn agrees(name: &str, chunks: &[u32], page_tokens: u32, drafts: u32) {
+    let (dir, expected) = fixture(name);
+    let ladder = ladder(&lengths(&expected), DRAWN, chunks, page_tokens, drafts);
+    let wanted = Wanted { drafts: drafts > 0, ..Wanted::default() };
+    let mut machine = Machine::new(&dir, &ladder, &wanted, false);
+    let mut sequences = sequences(&lengths(&expected), &ladder);
+    for (sequence, prompt) in sequences.iter_mut().zip(&expected.prompts) {
+        let what = format!("{name}: {} tokens", prompt.ids.len());
+        let got = machine.prefill(sequence, &prompt.ids);
+        let layers = prompt.layers.iter().flatten();
+        for (layer, (got, wanted)) in
+            got.layers.chunks(got.layers.len() / layers.clone().count().max(1)).zip(layers).enumerate()
+        {
+            assert_close(&format!("{what}: layer {layer}"), got, wanted);
+        }
+        assert_close(&format!("{what}: logits"), &got.logits, &prompt.logits);
+        assert_eq!(got.token, prompt.greedy[0], "{what}");
+        sequence.tokens.push(got.token);
     }
-    for _ in 1..expected.prompts[0].greedy.len() {
-        let next = machine.decode(&sequences);
-        sequences.iter_mut().zip(next).for_each(|(sequence, token)| sequence.tokens.push(token));
+    let shown = machine.decode(&mut sequences, &[]);
+    for (prompt, shown) in expected.prompts.iter().zip(shown) {
+        if drafts > 0
+            && let Some(mtp) = &prompt.mtp
+        {
+            drafts_agree(&format!("{name}: {} tokens", prompt.ids.len()), mtp, &shown, drafts);
+        }
+    }
+    while sequences.iter().any(|sequence| sequence.tokens.len() < DRAWN) {
+        machine.decode(&mut sequences, &[]);
     }
     for (sequence, prompt) in sequences.iter().zip(&expected.prompts) {
-        assert_eq!(sequence.tokens, prompt.greedy, "{fixture}: {} tokens", prompt.ids.len());
+        assert_eq!(sequence.tokens[..DRAWN], prompt.greedy, "{name}: {} tokens", prompt.ids.len());
     }
+}
+
+/// Drafts that hang on a near-tie before them are not compared.
+fn drafts_agree(what: &str, mtp: &Drafting, shown: &[f32], drafts: u32) {
+    let vocabulary = shown.len() / drafts as usize;
+    for (at, (got, wanted)) in shown.chunks(vocabulary).zip(&mtp.logits).enumerate() {
+        assert_close(&format!("{what}: draft {at}"), got, wanted);
+        let best = (0..vocabulary).max_by(|&a, &b| got[a].total_cmp(&got[b])).unwrap();
+        if best as i32 != mtp.drafts[at] {
+            let gap = wanted[mtp.drafts[at] as usize] - wanted[best];
+            assert!(gap < 1e-3, "{what}: draft {at} is {best}, should be {}", mtp.drafts[at]);
+            return;
+        }
+    }
+}
+
+fn assert_close(what: &str, got: &[f32], wanted: &[f64]) {
+    let off = distance(got, wanted);
+    assert!(off < TOLERANCE, "{what}: differs by {off:.1e}");
 }
 
 fn distance(got: &[f32], wanted: &[f64]) -> f64 {
@@ -67,22 +139,26 @@ fn distance(got: &[f32], wanted: &[f64]) -> f64 {
 }
 
 macro_rules! fixtures {
-    ($($test:ident $name:literal: chunks $chunks:expr, pages of $page:literal;)+) => {$(
+    ($($test:ident $name:literal: chunks $chunks:expr, pages of $page:literal, drafts $drafts:literal;)+) => {$(
         #[test]
         fn $test() {
-            agrees_with_transformers($name, &ladder(&$chunks, $page));
+            agrees($name, &$chunks, $page, $drafts);
         }
     )+};
 }
 
 fixtures! {
-    five_published "five-published": chunks [16, 64], pages of 16;
-    five_saved "five-saved": chunks [40], pages of 7;
-    five_module "five-module": chunks [200], pages of 64;
-    folded "folded": chunks [96], pages of 8;
-    no_shared "no-shared": chunks [32], pages of 32;
-    wide_head "wide-head": chunks [128], pages of 16;
-    strong_decay "strong-decay": chunks [80], pages of 16;
-    no_decay "no-decay": chunks [100], pages of 5;
-    query_rank "query-rank": chunks [64], pages of 320;
+    five_published "five-published": chunks [16, 64], pages of 16, drafts 0;
+    five_saved "five-saved": chunks [40], pages of 7, drafts 0;
+    five_module "five-module": chunks [200], pages of 64, drafts 0;
+    folded "folded": chunks [96], pages of 8, drafts 0;
+    no_shared "no-shared": chunks [32], pages of 32, drafts 0;
+    wide_head "wide-head": chunks [128], pages of 16, drafts 0;
+    strong_decay "strong-decay": chunks [80], pages of 16, drafts 0;
+    no_decay "no-decay": chunks [100], pages of 5, drafts 0;
+    query_rank "query-rank": chunks [64], pages of 320, drafts 0;
+    k3_1 "k3-1": chunks [48, 128], pages of 16, drafts 0;
+    k3_1_drafting "k3-1": chunks [300], pages of 16, drafts 3;
+    glm_1 "glm-1": chunks [16, 64], pages of 16, drafts 0;
+    glm_1_drafting "glm-1": chunks [50], pages of 32, drafts 3;
 }

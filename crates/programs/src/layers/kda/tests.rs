@@ -1,6 +1,6 @@
 use stablehlo::{DType, Module};
 
-use super::{chunked, step};
+use super::{Window, chunked, recover, step, window};
 use crate::on_cpu;
 
 /// One head's worth of a sequence after another: inputs of the recurrence, in the layout of the program.
@@ -116,6 +116,12 @@ fn a_chunk_equals_its_tokens_one_by_one_in_every_decay_regime() {
             "forgets all once in a while",
             Case::new(130, 3, 16, 0.3, |x, t| if t % 13 == 5 { -900.0 } else { 0.02 * (x - 1.0) }),
         ),
+        ("every gate at its bound", Case::new(96, 2, 16, 0.3, |_, _| -5.0)),
+        ("near no decay, keys alike, long", Case::new(4096, 1, 16, 0.9, |x, _| -1e-5 * (x + 1.0))),
+        (
+            "gates between the bound and nothing, long",
+            Case::new(4096, 1, 16, 0.3, |x, t| if t % 2 == 0 { -5.0 } else { -0.01 * (x + 1.0) }),
+        ),
         ("one token", Case::new(1, 2, 16, 0.0, soft)),
         ("less than a tile", Case::new(21, 2, 16, 0.0, soft)),
     ];
@@ -164,4 +170,57 @@ fn a_step_equals_one_token_of_each_sequence() {
     let (wanted, last) = case.reference();
     assert!(distance(&out[0].to_vec().unwrap(), &wanted) < 1e-6);
     assert!(distance(&out[1].to_vec().unwrap(), &last) < 1e-6);
+}
+
+/// Windows of five tokens of two sequences, one head each, as cases of one head; the counts that are taken over.
+#[test]
+fn a_window_equals_its_tokens_one_by_one_and_moves_the_state_over_those_that_count() {
+    for bound in [-5.0f32, -0.3, -1e-4] {
+        let cases = [0.2, 0.9].map(|alike| Case::new(5, 1, 16, alike, move |x, _| bound * (x + 1.0) / 2.0));
+        let module = Module::new("window");
+        let f = module.main();
+        let wide = DType::F32.tensor([2, 5, 1, 16]);
+        let [q, k, v, decay] = ["q", "k", "v", "decay"].map(|name| f.input(name, wide.clone()));
+        let beta = f.input("beta", DType::F32.tensor([2, 5, 1]));
+        let state = f.input("state", DType::F32.tensor([2, 1, 16, 16]));
+        let count = f.input("count", DType::S32.tensor([2]));
+        let (output, written) = window(&f, [q, k, v], decay, beta, state);
+        let Window { keys, decay: gates, written: values } = written;
+        let after = recover(&f, &Window { keys, decay: gates, written: values }, count, state);
+        f.ret(&[("output", output), ("after", after)]);
+        let program = on_cpu::compile(&module.finish().unwrap().text);
+        let both = |part: fn(&Case) -> &Vec<f32>| [part(&cases[0]).clone(), part(&cases[1]).clone()].concat();
+        let arrays = [
+            on_cpu::array(&both(|case| &case.q), &[2, 5, 1, 16]),
+            on_cpu::array(&both(|case| &case.k), &[2, 5, 1, 16]),
+            on_cpu::array(&both(|case| &case.v), &[2, 5, 1, 16]),
+            on_cpu::array(&both(|case| &case.decay), &[2, 5, 1, 16]),
+            on_cpu::array(&both(|case| &case.beta), &[2, 5, 1]),
+            on_cpu::array(&both(|case| &case.state), &[2, 1, 16, 16]),
+        ];
+        for counts in [[0i32, 5], [1, 2], [3, 4]] {
+            let count = on_cpu::array(&counts, &[2]);
+            let arguments: Vec<_> = arrays.iter().chain([&count]).collect();
+            let out = program.execute(&arguments).unwrap();
+            let (output, after): (Vec<f32>, Vec<f32>) = (out[0].to_vec().unwrap(), out[1].to_vec().unwrap());
+            for (at, (case, count)) in cases.iter().zip(counts).enumerate() {
+                let off = distance(&output[at * 80..(at + 1) * 80], &case.reference().0);
+                assert!(off < 1e-6, "decay {bound}: outputs differ by {off:.1e}");
+                let after = &after[at * 256..(at + 1) * 256];
+                if count == 0 {
+                    assert_eq!(after, case.state);
+                    continue;
+                }
+                let mut part = Case::new(0, 1, 16, 0.0, |_, _| 0.0);
+                let rows = count as usize * 16;
+                part.tokens = count as usize;
+                (part.q, part.k, part.v) =
+                    (case.q[..rows].to_vec(), case.k[..rows].to_vec(), case.v[..rows].to_vec());
+                (part.decay, part.beta) = (case.decay[..rows].to_vec(), case.beta[..count as usize].to_vec());
+                part.state = case.state.clone();
+                let off = distance(after, &part.reference().1);
+                assert!(off < 1e-6, "decay {bound}, {count} tokens: states differ by {off:.1e}");
+            }
+        }
+    }
 }

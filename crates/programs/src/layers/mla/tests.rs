@@ -80,8 +80,9 @@ fn a_chunk_sees_its_past_over_several_blocks_and_never_what_was_not_written() {
     let table_in = f.input("table", DType::S32.tensor([20]));
     let q = f.input("q", DType::F32.tensor([12, 2, 6]));
     let positions = f.add_scalar(f.iota(DType::S32.tensor([12]), 0), start as f64);
-    let pages_of = Pages { latents, layer: f.scalar(1i32), table: table_in, trash: 40, kv_lora: LORA as i64 };
-    let out = attend_chunk(&f, &pages_of, q, positions, f.scalar((start + valid) as i32));
+    let pages_of = Pages { array: latents, layer: f.scalar(1i32), table: table_in, trash: 40 };
+    let limit = f.scalar((start + valid) as i32);
+    let out = attend_chunk(&f, &pages_of, LORA as i64, q, positions, limit);
     f.ret(&[("out", out)]);
     let text = module.finish().unwrap().text;
     let latents = on_cpu::array(&cache.all, &[LAYERS, PAGES + 1, PAGE, WIDTH]);
@@ -108,15 +109,15 @@ fn rows_of_a_batch_see_their_own_sequences_only() {
     let f = module.main();
     let latents = f.input("latents", DType::F32.tensor([2, 41, 32, 6]));
     let table_in = f.input("table", DType::S32.tensor([3, 20]));
-    let q = f.input("q", DType::F32.tensor([3, 2, 6]));
-    let at = f.input("positions", DType::S32.tensor([3]));
-    let pages_of = Pages { latents, layer: f.scalar(1i32), table: table_in, trash: 40, kv_lora: LORA as i64 };
-    f.ret(&[("out", attend_batch(&f, &pages_of, q, at))]);
+    let q = f.input("q", DType::F32.tensor([3, 1, 2, 6]));
+    let at = f.input("positions", DType::S32.tensor([3, 1]));
+    let pages_of = Pages { array: latents, layer: f.scalar(1i32), table: table_in, trash: 40 };
+    f.ret(&[("out", attend_batch(&f, &pages_of, LORA as i64, q, at))]);
     let text = module.finish().unwrap().text;
     let latents = on_cpu::array(&cache.all, &[LAYERS, PAGES + 1, PAGE, WIDTH]);
     let tables: Vec<i32> = pages.iter().flat_map(|pages| table(pages)).collect();
-    let (tables, q) = (on_cpu::array(&tables, &[3, 20]), on_cpu::array(&queries, &[3, HEADS, WIDTH]));
-    let at = on_cpu::array(&positions, &[3]);
+    let (tables, q) = (on_cpu::array(&tables, &[3, 20]), on_cpu::array(&queries, &[3, 1, HEADS, WIDTH]));
+    let at = on_cpu::array(&positions, &[3, 1]);
     let out: Vec<f32> = on_cpu::run(&text, &[&latents, &tables, &q, &at])[0].to_vec().unwrap();
     let wanted: Vec<f64> =
         (0..3 * HEADS).flat_map(|at| attend(&queries[at * WIDTH..][..WIDTH], &tokens[at / HEADS])).collect();

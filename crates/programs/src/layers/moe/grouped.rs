@@ -4,31 +4,22 @@
 use model::Moe;
 use stablehlo::{DType, Func, Update, Value};
 
-use super::every_expert;
 use crate::layers::Layer;
-use crate::layers::ffn::swiglu;
+use crate::layers::ffn::activate_halves;
+use crate::layers::linear::linear;
 
 /// Fewest and most rows of a tile.
 const TILE_ROWS: (usize, usize) = (8, 64);
 
-/// `x [rows, hidden]` through the experts that `weights [rows, experts]` gives a weight, and the shared ones.
+/// `x [rows, width]` through the experts that `weights [rows, experts]` gives a weight.
 pub(super) fn run(layer: &Layer<'_>, shape: &Moe, x: Value, weights: Value) -> Value {
     let f = layer.f;
-    let (enter, leave) = (layer.weight("moe.in"), layer.weight("moe.out"));
     let (weights, experts) = f.top_k(weights, shape.top_k as i64);
     let plan = Plan::new(f, shape.experts, experts);
-    let routed = plan.run(f, x, enter, leave);
-    let routed = f.take_rows(routed, plan.places);
+    let routed = plan.run(layer, x);
+    let routed = f.convert(f.take_rows(routed, plan.places), DType::F32);
     let weighed = f.mul(routed, f.broadcast_like(weights, routed, &[0, 1]));
-    let sum = f.sum(weighed, &[1]);
-    if shape.shared == 0 {
-        return sum;
-    }
-    let (first, last) = (shape.experts as i64, (shape.experts + shape.shared) as i64);
-    let enter = f.slice_axis(enter, 0, first, last);
-    let leave = f.slice_axis(leave, 1, first, last);
-    let ones = f.splat(1f32, &[f.dim(x, 0), shape.shared as i64]);
-    f.add(sum, every_expert(f, x, ones, enter, leave))
+    f.convert(f.sum(weighed, &[1]), f.dtype(x))
 }
 
 /// Which rows each tile holds.
@@ -75,10 +66,13 @@ impl Plan {
         Self { tile, rows, tokens: put(rows, place, token), places, ends }
     }
 
-    /// Experts' outputs of all rows, `[rows, hidden]`; rows of tiles that do not exist are 0.
-    fn run(&self, f: &Func, x: Value, enter: Value, leave: Value) -> Value {
-        let hidden = f.dim(x, 1);
-        let all = f.splat(0f32, &[self.rows, hidden]);
+    /// Experts' outputs of all rows, `[rows, width]`; rows of tiles that do not exist are 0. One expert's matrices are
+    /// taken at a time, and unpacked only then: `moe.in [experts, 2 * inner, width]`, `moe.out [experts, width, inner]`.
+    fn run(&self, layer: &Layer<'_>, x: Value) -> Value {
+        let f = layer.f;
+        let (enter, leave) = (layer.matrix("moe.in"), layer.matrix("moe.out"));
+        let activation = layer.config.activation;
+        let all = f.full(f.dtype(x).tensor([self.rows, f.dim(x, 1)]), 0.0);
         let last = f.dim(self.ends, 0) - 1;
         let tiles = f.reshape(f.slice_axis(self.ends, 0, last, last + 1), &[]);
         let carried = f.while_loop(
@@ -90,8 +84,8 @@ impl Plan {
                 let expert = f.sum(f.convert(before, DType::S32), &[0]);
                 let row = f.mul_scalar(tile, self.tile as f64);
                 let rows = f.take_rows(x, f.dynamic_slice(self.tokens, &[row], &[self.tile]));
-                let entered = f.linear(rows, f.dynamic_index(enter, 0, expert));
-                let left = f.linear(swiglu(f, entered), f.dynamic_index(leave, 1, expert));
+                let entered = linear(f, rows, enter.index(f, 0, expert));
+                let left = linear(f, activate_halves(f, activation, entered), leave.index(f, 0, expert));
                 let all = f.dynamic_update_slice(all, left, &[row, f.scalar(0i32)]);
                 vec![f.add_scalar(tile, 1.0), all]
             },

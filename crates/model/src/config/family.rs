@@ -1,81 +1,53 @@
-//! The Kimi-Linear family: `KimiLinearConfig` of `transformers`, and the published `config.json` it is read from.
+//! What the configs of all families say alike.
 
 use serde_json::{Value, json};
 
 use super::fields::{Fields, unsupported};
-use super::{Attention, Ffn, Kda, Layer, Mla, ModelConfig, Moe};
+use super::{Attention, Ffn, Layer, Mla, Moe};
 use crate::Error;
 
 /// Most taps of the short convolution.
 const MAX_CONV_KERNEL: usize = 16;
 
-pub(super) fn read(fields: &Fields) -> Result<ModelConfig, Error> {
-    let linear = fields.section("linear_attn_config")?;
-    refuse_unserved(fields, &linear)?;
-    let kda = Kda {
-        heads: either(&linear, &["num_heads"], fields, &["linear_num_heads"])?,
-        dim: either(&linear, &["head_dim"], fields, &["linear_head_dim"])?,
-        conv_kernel: either(&linear, &["short_conv_kernel_size"], fields, &["linear_conv_kernel_dim"])?,
-    };
-    if !(2..=MAX_CONV_KERNEL).contains(&kda.conv_kernel) {
-        let reason = format!("must be 2 to {MAX_CONV_KERNEL}");
-        return Err(unsupported("linear_conv_kernel_dim", &json!(kda.conv_kernel), &reason));
-    }
-    let layers = read_layers(fields, &linear)?;
-    let moe = if layers.iter().any(|layer| layer.ffn == Ffn::Moe) { Some(read_moe(fields)?) } else { None };
-    let vocabulary = fields.size(&["vocab_size"])?;
-    let eos = fields.tokens("eos_token_id")?;
-    if let Some(id) = eos.iter().find(|&&id| id as usize >= vocabulary) {
-        return Err(unsupported("eos_token_id", &json!(id), "is not in the vocabulary"));
-    }
-    Ok(ModelConfig {
-        name: "kimi_linear".to_owned(),
-        vocabulary,
-        hidden: fields.size(&["hidden_size"])?,
-        layers,
-        kda,
-        mla: read_mla(fields)?,
-        dense_inner: fields.size(&["intermediate_size"])?,
-        moe,
-        rms_eps: fields.number(&["rms_norm_eps"], 1e-5)?,
-        context: fields.size(&["model_max_length", "max_position_embeddings"])?,
-        eos,
-        bos: fields.tokens("bos_token_id")?.first().copied(),
-        tied: fields.flag(&["tie_word_embeddings"], false)?,
-    })
-}
-
-fn either(
+/// A size that stands in `section` under the published name, or beside it under transformers'.
+pub(super) fn either(
     section: &Fields,
-    inner: &[&'static str],
+    inner: &'static str,
     fields: &Fields,
-    outer: &[&'static str],
+    outer: &'static str,
 ) -> Result<usize, Error> {
-    match section.optional_size(inner)? {
+    match section.optional_size(&[inner])? {
         Some(size) => Ok(size),
-        None => fields.size(outer),
+        None => fields.size(&[outer]),
     }
 }
 
-/// Everything the family's code does not do, by the field that would ask for it.
-fn refuse_unserved(fields: &Fields, linear: &Fields) -> Result<(), Error> {
-    fields.only("model_type", &json!("kimi_linear"))?;
-    fields.only("hidden_act", &json!("silu"))?;
+/// Heads, channels and taps of the recurrent layers.
+pub(super) fn linear_sizes(fields: &Fields, linear: &Fields) -> Result<[usize; 3], Error> {
+    let taps = either(linear, "short_conv_kernel_size", fields, "linear_conv_kernel_dim")?;
+    if !(2..=MAX_CONV_KERNEL).contains(&taps) {
+        let reason = format!("must be 2 to {MAX_CONV_KERNEL}");
+        return Err(unsupported("linear_conv_kernel_dim", &json!(taps), &reason));
+    }
+    let heads = either(linear, "num_heads", fields, "linear_num_heads")?;
+    Ok([heads, either(linear, "head_dim", fields, "linear_head_dim")?, taps])
+}
+
+/// Everything no family's code does, by the field that would ask for it.
+pub(super) fn refuse_unserved(fields: &Fields) -> Result<(), Error> {
     fields.only("attention_bias", &json!(false))?;
-    fields.only("mla_use_nope", &json!(true))?;
     fields.only("moe_router_activation_func", &json!("sigmoid"))?;
+    fields.only("scoring_func", &json!("sigmoid"))?;
     fields.only("moe_layer_freq", &json!(1))?;
-    fields.only("num_nextn_predict_layers", &json!(0))?;
     for group in ["num_expert_group", "n_group", "topk_group"] {
         fields.only(group, &json!(1))?;
     }
-    fields.never("quantization_config")?;
-    linear.never("gate_lower_bound")?;
     let heads = fields.size(&["num_attention_heads"])?;
     fields.only("num_key_value_heads", &json!(heads))
 }
 
-fn read_mla(fields: &Fields) -> Result<Mla, Error> {
+/// The latent attention without what only one family has.
+pub(super) fn read_mla(fields: &Fields, norm_eps: f64) -> Result<Mla, Error> {
     Ok(Mla {
         heads: fields.size(&["num_attention_heads"])?,
         kv_lora: fields.size(&["kv_lora_rank"])?,
@@ -83,35 +55,43 @@ fn read_mla(fields: &Fields) -> Result<Mla, Error> {
         nope: fields.size(&["qk_nope_head_dim"])?,
         value: fields.size(&["v_head_dim"])?,
         q_lora: fields.optional_size(&["q_lora_rank"])?,
+        gated: false,
+        norm_eps,
+        indexer: None,
     })
 }
 
-fn read_moe(fields: &Fields) -> Result<Moe, Error> {
+/// The experts, if any layer has some.
+pub(super) fn read_moe(fields: &Fields, layers: &[Layer]) -> Result<Option<Moe>, Error> {
+    if layers.iter().all(|layer| layer.ffn == Ffn::Dense) {
+        return Ok(None);
+    }
     let experts = fields.size(&["num_experts", "num_local_experts", "n_routed_experts"])?;
     let top_k = fields.size(&["num_experts_per_token", "num_experts_per_tok"])?;
     if top_k > experts {
         return Err(unsupported("num_experts_per_token", &json!(top_k), "is more than num_experts"));
     }
-    Ok(Moe {
+    Ok(Some(Moe {
         experts,
         top_k,
-        shared: fields.count(&["num_shared_experts", "n_shared_experts"])?,
+        shared: fields.count_or(&["num_shared_experts", "n_shared_experts"], 0)?,
         inner: fields.size(&["moe_intermediate_size"])?,
         scale: fields.number(&["routed_scaling_factor"], 1.0)?,
         renormalise: fields.flag(&["moe_renormalize", "norm_topk_prob"], true)?,
-    })
+        latent: None,
+    }))
 }
 
-/// Kinds of all layers. Published configs number layers from 1, `layer_types` lists them in order.
-fn read_layers(fields: &Fields, linear: &Fields) -> Result<Vec<Layer>, Error> {
+/// Kinds of all layers. `layer_types` lists them in order; published configs number them from `first`.
+pub(super) fn read_layers(fields: &Fields, linear: &Fields, first: usize) -> Result<Vec<Layer>, Error> {
     let count = fields.size(&["num_hidden_layers"])?;
     let attention = match fields.strings("layer_types")? {
         Some(kinds) => named(&kinds, "layer_types", |kind| match kind {
             "linear_attention" => Some(Attention::Kda),
-            "full_attention" => Some(Attention::Mla),
+            "full_attention" | "indexed_attention" => Some(Attention::Mla),
             _ => None,
         })?,
-        None => numbered(linear, count)?,
+        None => numbered(linear, count, first)?,
     };
     let ffn = match fields.strings("mlp_layer_types")? {
         Some(kinds) => named(&kinds, "mlp_layer_types", |kind| match kind {
@@ -137,21 +117,22 @@ fn named<T>(kinds: &[&str], field: &'static str, kind: impl Fn(&str) -> Option<T
     kinds.iter().map(|&name| kind(name).ok_or_else(|| unknown(name))).collect()
 }
 
-fn numbered(linear: &Fields, count: usize) -> Result<Vec<Attention>, Error> {
+fn numbered(linear: &Fields, count: usize, first: usize) -> Result<Vec<Attention>, Error> {
     let mut layers: Vec<Option<Attention>> = vec![None; count];
     for (field, kind) in [("full_attn_layers", Attention::Mla), ("kda_layers", Attention::Kda)] {
         let list = linear.indices(field)?.ok_or(Error::Missing { field })?;
         for number in list {
-            match number.checked_sub(1).and_then(|index| layers.get_mut(index)) {
+            match number.checked_sub(first).and_then(|index| layers.get_mut(index)) {
                 Some(layer @ None) => *layer = Some(kind),
                 Some(Some(_)) => return Err(unsupported(field, &json!(number), "names a layer twice")),
                 None => {
-                    return Err(unsupported(field, &json!(number), "is not a layer, counted from 1"));
+                    let reason = format!("is not a layer, counted from {first}");
+                    return Err(unsupported(field, &json!(number), &reason));
                 }
             }
         }
     }
     let missing =
-        |index: usize| unsupported("kda_layers", &Value::Null, &format!("lacks layer {}", index + 1));
+        |index: usize| unsupported("kda_layers", &Value::Null, &format!("lacks layer {}", index + first));
     layers.into_iter().enumerate().map(|(index, kind)| kind.ok_or_else(|| missing(index))).collect()
 }

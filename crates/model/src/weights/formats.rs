@@ -1,0 +1,123 @@
+use super::part::{Kind, Part};
+use super::{Source, WeightSpec};
+
+/// How the values of one array are held on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// Floats of the given width.
+    Float(Float),
+    /// The checkpoint's own bytes, u8.
+    Bytes,
+    /// s8, each run of the last axis divided by its [`Encoding::Int8Scales`] and rounded to nearest even.
+    Int8,
+    /// f32, the largest magnitude of each run of the source's last axis, divided by 127; 1 for a run of zeros. The
+    /// weight's shape lacks that axis.
+    Int8Scales,
+}
+
+/// Width of floating-point values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Float {
+    /// IEEE binary32.
+    #[default]
+    F32,
+    /// The upper half of binary32.
+    Bf16,
+}
+
+/// How a matrix is held on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Held {
+    /// As floats of the width programs compute in. Whatever the checkpoint holds is converted at load.
+    #[default]
+    Float,
+    /// As s8 with one scale per output channel.
+    Int8,
+    /// Packed as the checkpoint has it: two e2m1 values a byte, one power of two per [`MXFP4_GROUP`] values.
+    Mxfp4,
+}
+
+/// Values that share a scale in MXFP4.
+pub const MXFP4_GROUP: usize = 32;
+
+/// How a model's weights are held, for all programs alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Formats {
+    /// Width of activations, latents and float matrices.
+    pub float: Float,
+    /// Matrices outside the routed experts: `Float` or `Int8`.
+    pub matrices: Held,
+    /// Matrices of the routed experts.
+    pub experts: Held,
+    /// Whether matrices that read the same input are joined. They can not be where a mesh cuts them by heads.
+    pub joined: bool,
+}
+
+impl Default for Formats {
+    fn default() -> Self {
+        Self { float: Float::F32, matrices: Held::Float, experts: Held::Float, joined: true }
+    }
+}
+
+impl Formats {
+    /// The arrays that one part becomes, stacked `repeats` times.
+    pub(super) fn encode(&self, part: Part, prefix: &str, repeats: Option<usize>, all: &mut Vec<WeightSpec>) {
+        let name = format!("{prefix}{}", part.role);
+        let lead = |dims: &[usize]| repeats.iter().chain(dims).copied().collect::<Vec<_>>();
+        match part.kind {
+            Kind::Vector(source) => {
+                all.push(float(name, lead(&part.dims), Float::F32, source));
+            }
+            Kind::Table(source) => all.push(float(name, lead(&part.dims), self.float, source)),
+            Kind::Matrix(source) => self.matrix(self.matrices, name, lead(&part.dims), source, all),
+            Kind::Experts(source) => self.matrix(self.experts, name, lead(&part.dims), source, all),
+            Kind::Rows(rows) if self.joined => {
+                let layers = repeats.unwrap_or(1);
+                let of = |layer: usize| {
+                    Source::Join(rows.iter().map(|(_, _, source)| source.layer(layer)).collect())
+                };
+                let source = Source::Join((0..layers).map(of).collect());
+                self.matrix(self.matrices, name, lead(&part.dims), source, all);
+            }
+            Kind::Rows(rows) => {
+                let width = part.dims.last().copied().unwrap_or(1);
+                for (own, count, source) in rows {
+                    let name = format!("{name}.{own}");
+                    self.matrix(self.matrices, name, lead(&[count, width]), source, all);
+                }
+            }
+        }
+    }
+
+    fn matrix(&self, held: Held, name: String, dims: Vec<usize>, source: Source, all: &mut Vec<WeightSpec>) {
+        let columns = dims.last().copied().unwrap_or(1);
+        let short = |by: usize| {
+            let mut dims = dims.clone();
+            if let Some(last) = dims.last_mut() {
+                *last /= by;
+            }
+            dims
+        };
+        let mut push = |suffix: &str, dims, encoding, source| {
+            all.push(WeightSpec { name: format!("{name}.{suffix}"), dims, encoding, source });
+        };
+        match held {
+            Held::Float => all.push(float(name, dims, self.float, source)),
+            Held::Int8 => {
+                let rows = dims[..dims.len() - 1].to_vec();
+                push("int8", dims, Encoding::Int8, source.clone());
+                push("scales", rows, Encoding::Int8Scales, source);
+            }
+            Held::Mxfp4 => {
+                let packed = source.stored("_packed", columns, columns / 2);
+                push("packed", short(2), Encoding::Bytes, packed);
+                let scales = source.stored("_scale", columns, columns / MXFP4_GROUP);
+                push("scales", short(MXFP4_GROUP), Encoding::Bytes, scales);
+            }
+        }
+    }
+}
+
+fn float(name: String, dims: Vec<usize>, float: Float, source: Source) -> WeightSpec {
+    WeightSpec { name, dims, encoding: Encoding::Float(float), source }
+}
