@@ -1,4 +1,5 @@
-"""Trains the byte-level BPE tokenizer and writes `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja`."""
+"""Trains the byte-level BPE tokenizer and writes `tokenizer.json`, `tokenizer_config.json` and `chat_template.jinja` into the
+folder of each demo model."""
 
 import json
 
@@ -50,10 +51,8 @@ def check(tokenizer):
         assert tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=True) == text, text
 
 
-def main():
-    tokenizer = train()
-    check(tokenizer)
-    folder = corpus.FOLDER
+def write(tokenizer, folder):
+    folder.mkdir(exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     special = {"content": "", "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
     config = {
@@ -68,6 +67,13 @@ def main():
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
     (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE + "\n")
+
+
+def main():
+    tokenizer = train()
+    check(tokenizer)
+    for name in ("k3-demo", "glm-demo"):
+        write(tokenizer, corpus.MODELS / name)
     training, held_out = corpus.split()
     for name, part in ("training", training), ("held-out", held_out):
         text = "\n".join(map(corpus.plain, part))

@@ -1,6 +1,6 @@
-"""The text the demo model learns: the King James Bible from Debian's `bible-kjv-text` (public domain, 1611 translation).
+"""The text the demo models learn: the King James Bible from Debian's `bible-kjv-text` (public domain, 1611 translation).
 
-`apt-get download` brings two packages (the text and the small reader that decompresses it) into `../build/`; nothing is
+`apt-get download` brings two packages (the text and the small reader that decompresses it) into `build/`; nothing is
 installed. A document is one chapter: a heading, a blank line, one verse per line.
 """
 
@@ -9,8 +9,8 @@ import random
 import re
 import subprocess
 
-FOLDER = pathlib.Path(__file__).resolve().parent.parent
-BUILD = FOLDER / "build"
+MODELS = pathlib.Path(__file__).resolve().parent.parent
+BUILD = MODELS / "training" / "build"
 
 SPECIALS = ["<|pad|>", "<|bos|>", "<|eos|>", "<|system|>", "<|user|>", "<|assistant|>"]
 PAD, BOS, EOS, SYSTEM, USER, ASSISTANT = range(len(SPECIALS))
