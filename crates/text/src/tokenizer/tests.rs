@@ -81,6 +81,8 @@ fn a_folder_s_own_tokenizer_wins() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn any_text_survives_the_round_trip_and_stays_ordinary(
         text in "(\\PC|[ \\n\\t]{1,9}|[0-9]{1,5}|\\p{Han}{1,4}|<\\|user\\|>|</think>|<\\|sep\\|>|\\[EOS\\]){0,12}"
