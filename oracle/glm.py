@@ -15,7 +15,7 @@ FIXTURES = {
     "glm-2": dict(seed=42, layers=8, dsa=[2, 3, 5, 6, 7], kda=(2, 128), index_n_heads=32),
     "glm-3": dict(seed=43, layers=12, dsa=[3, 7, 11], index_topk=16, index_share_for_mtp_iteration=False, spell=dict(text=True, float32=True)),
     "glm-4": dict(seed=44, layers=8, dsa=[3, 7], dense=3, eos_token_id=[2, 5], spell=dict(published=True), draw=dict(decay=(0.7, 4.0), mlp=6.0)),
-    "glm-5": dict(seed=45, layers=8, dsa=[3, 7], swiglu_limit=0.5, spell=dict(head=True), draw=dict(decay=(0.3, -7.0), common=2.0)),
+    "glm-5": dict(seed=45, layers=8, dsa=[3, 7], swiglu_limit=0.5, spell=dict(head=True), draw=dict(decay=(0.3, -7.0), common=0.7)),
 }  # fmt: skip
 
 
