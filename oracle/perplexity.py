@@ -1,16 +1,16 @@
-"""Held-out perplexity of the demo checkpoint by transformers, float32: windows of 512 tokens of running text, as in training.
+"""Held-out perplexity of a demo checkpoint by its judge, float32: windows of 512 tokens of running text, as in training.
 
-    perplexity.py --windows 12
+    perplexity.py ../models/k3-demo --windows 12
 """
 
 import argparse
 import math
+import pathlib
 import random
 
-import torch
-from transformers import AutoTokenizer, KimiLinearForCausalLM
+import numpy
 
-from greedy import MODEL, held_out
+from greedy import held_out, opened
 
 LENGTH = 512
 
@@ -26,18 +26,18 @@ def windows(tokenizer):
     return [ids[i : i + LENGTH + 1] for i in range(0, len(ids) - LENGTH - 1, LENGTH)]
 
 
-@torch.no_grad()
 def main():
-    args = argparse.ArgumentParser(description=__doc__)
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    args.add_argument("folder", type=pathlib.Path)
     args.add_argument("--windows", type=int, default=None, help="only the first so many")
-    count = args.parse_args().windows
-    torch.set_num_threads(1)
-    tokenizer = AutoTokenizer.from_pretrained(MODEL)
-    model = KimiLinearForCausalLM.from_pretrained(MODEL, dtype=torch.float32, attn_implementation="eager").eval()
+    args = args.parse_args()
+    judge, _, _, tokenizer = opened(args.folder)
     losses = []
-    for window in windows(tokenizer)[:count]:
-        logits = model(input_ids=torch.tensor([window[:-1]]), use_cache=False).logits[0]
-        losses.append(float(torch.nn.functional.cross_entropy(logits, torch.tensor(window[1:]))))
+    for window in windows(tokenizer)[: args.windows]:
+        logits = judge.whole(window[:-1])
+        top = logits.max(-1)
+        total = numpy.log(numpy.exp(logits - top[:, None]).sum(-1)) + top
+        losses.append(float((total - logits[numpy.arange(LENGTH), window[1:]]).mean()))
     mean = sum(losses) / len(losses)
     print(f"{len(losses)} windows: {mean:.4f} nats per token, perplexity {math.exp(mean):.2f}")
 

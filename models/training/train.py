@@ -2,8 +2,9 @@
 
     python train.py k3 --minutes 85
 
-The learning rate falls linearly over the second part of the time given. The experts are balanced without a loss term: a bias
-per expert, which only steers the choice, follows the load. The draft layer learns along, and its gradient reaches the target.
+The draft layer learns along with the whole model, its gradient reaching the target, and alone in the last part of the time.
+In each part the learning rate falls linearly to nothing. The experts are balanced without a loss term: a bias per expert,
+which only steers the choice, follows the load.
 """
 
 import argparse
@@ -25,7 +26,9 @@ import snapshot
 LENGTH = 512
 MICRO_BATCHES = 2
 DRAFT_WEIGHT = 0.3
-SPARSE_FROM = 0.4  # of the time; before that, attention with an indexer is dense while the indexer learns from it
+SPARSE_FROM = 0.25  # of the time; before that, attention with an indexer is dense while the indexer learns from it
+DRAFT_FROM = 0.65  # of the time; from then on only the draft layer learns
+SECOND_DRAFT_WEIGHT = 0.5
 
 
 def losses(family, c, params, bias, ids, sparse):
@@ -53,16 +56,42 @@ def accumulate(family, c, params, sums, bias, ids, sparse):
     return jax.tree.map(lambda a, b: a + b / MICRO_BATCHES, sums, (grads, parts, load))
 
 
+def of_draft(c, params):
+    return {n: x for n, x in params.items() if n.startswith(f"{c.layers}.")}
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=(4,))
+def accumulate_draft(family, c, own, params, sums, bias, ids):
+    """The same for the draft layer's weights `own` alone, over two drafts in a row: the second is fed the first's hidden
+    vectors and the tokens of the text. ids [B,T+3]; the losses are (target's: 0, first, second draft's)."""
+    t = ids.shape[1] - 3
+    h = family.trunk(c, params, bias, ids[:, :t], True)[1]
+
+    def mean(own):
+        all_params = params | own
+        first, recycled, load, index_loss = family.draft(c, all_params, bias, ids[:, 1 : t + 1], h, True)
+        second, _, _, _ = family.draft(c, all_params, bias, ids[:, 2 : t + 2], recycled, True)
+        rows = jnp.concatenate([first, second]).reshape(-1, c.hidden)
+        targets = jnp.concatenate([ids[:, 2 : t + 2], ids[:, 3:]]).reshape(-1)
+        parts = loss.cross_entropy(rows, params["head"], targets).reshape(2, -1).mean(-1)
+        return parts @ jnp.array([1.0, SECOND_DRAFT_WEIGHT]) + index_loss, (jnp.pad(parts, (1, 0)), load[None])
+
+    (_, (parts, load)), grads = jax.value_and_grad(mean, has_aux=True)(own)
+    return jax.tree.map(lambda a, b: a + b / MICRO_BATCHES, sums, (grads, parts, load))
+
+
 def rate_at(progress):
-    """Warm-up over 2 % of the time, level to 35 %, then linear to 2 %."""
+    """Warm-up over 2 % of the time, level to 35 %, then linear to 2 %; once for the whole, once for the draft layer alone."""
+    alone = progress >= DRAFT_FROM
+    progress = (progress - DRAFT_FROM) / (1 - DRAFT_FROM) if alone else progress / DRAFT_FROM
     return min(1.0, progress / 0.02 + 0.02) * min(1.0, max(0.02, (1.0 - progress) / 0.65))
 
 
 def windows(tokenizer, documents, epoch):
     ids = corpus.stream(tokenizer, documents, seed=epoch)
     start = np.random.default_rng(epoch).integers(LENGTH)
-    count = (len(ids) - 2 - start) // LENGTH
-    return [np.array(ids[start + i * LENGTH : start + (i + 1) * LENGTH + 2], np.int32)[None] for i in range(count)]
+    count = (len(ids) - 3 - start) // LENGTH
+    return [np.array(ids[start + i * LENGTH : start + (i + 1) * LENGTH + 3], np.int32)[None] for i in range(count)]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -98,17 +127,25 @@ class Feed:
 
 def step(family, c, trees, meta, feed, progress):
     """One optimiser step; returns (losses [3], the busiest expert's share, norm of the gradients)."""
-    params, bias = trees["params"], trees["bias"]["bias"]
-    sums = jax.tree.map(jnp.zeros_like, params), jnp.zeros(3), jnp.zeros_like(bias)
+    alone = progress >= DRAFT_FROM
+    select = functools.partial(of_draft, c) if alone else dict
+    params, first, second = (select(trees[k]) for k in ("params", "first", "second"))
+    bias, since = trees["bias"]["bias"], -1 if alone else 0
+    sums = jax.tree.map(jnp.zeros_like, params), jnp.zeros(3), jnp.zeros_like(bias[since:])
     for _ in range(MICRO_BATCHES):
-        sums = accumulate(family, c, params, sums, bias, feed.next(), progress >= SPARSE_FROM)
+        if alone:
+            sums = accumulate_draft(family, c, params, trees["params"], sums, bias, feed.next())
+        else:
+            sums = accumulate(family, c, params, sums, bias, feed.next()[:, :-1], progress >= SPARSE_FROM)
     meta["step"] += 1
     grads, parts, load = sums
     busiest = load.max()
-    params, first, second, bias, norm = optimiser.update(
-        params, trees["first"], trees["second"], grads, bias, load, rate_at(progress), float(meta["step"])
+    params, first, second, steered, norm = optimiser.update(
+        params, first, second, grads, bias[since:], load, rate_at(progress), float(meta["step"])
     )
-    trees.update(params=params, first=first, second=second, bias={"bias": bias})
+    for kind, tree in dict(params=params, first=first, second=second).items():
+        trees[kind] = trees[kind] | tree
+    trees["bias"] = {"bias": jnp.concatenate([bias[:since], steered]) if alone else steered}
     return np.asarray(parts), float(busiest), float(norm)
 
 
@@ -124,6 +161,8 @@ def run(family, args):
     while (progress := meta["seconds"] / end) < 1.0:
         parts, busiest, norm = step(family, c, trees, meta, feed, progress)
         now = time.monotonic()
+        if meta["step"] == 1:
+            began = now  # the first step is mostly compilation
         meta["seconds"] = before + now - began
         if now - last_log > 20:
             print(f"step {meta['step']} tokens {meta['tokens']} epoch {meta['epoch']} seconds {meta['seconds']:.0f} loss "
