@@ -48,44 +48,57 @@ fn measure(dir: &Path, encoding: &str) {
     };
     let (bytes, read) = fastest(|| plain_read(dir));
     let client = Client::open(&plugin_path().unwrap()).unwrap();
-    let resident = resident();
-    let ((held, errors, working), load) = fastest(|| {
+    let resident = status("VmRSS");
+    let ((checkpoint, held, _), load) = fastest(|| {
         let checkpoint = Checkpoint::open(dir, &wanted).unwrap();
         let mut held = 0;
-        drop(
-            checkpoint.upload(&client, &client.devices()[0], |progress| held = progress.total_bytes).unwrap(),
-        );
-        (held, checkpoint.int8_error(), checkpoint.working_bytes())
+        let weights =
+            checkpoint.upload(&client, &client.devices()[0], |progress| held = progress.total_bytes);
+        (checkpoint, held, weights.unwrap())
     });
-    let (_, digest) = fastest(|| Checkpoint::open(dir, &wanted).unwrap().digest().unwrap());
+    let (_, digest) = fastest(|| checkpoint.digest().unwrap());
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
-    let speed = |time: Duration| gib(bytes) / time.as_secs_f64();
     println!("{}: {:.2} GiB, as {encoding} {:.2} GiB", dir.display(), gib(bytes), gib(held));
+    for (what, times) in [("plain read", read), ("load", load), ("digest", digest)] {
+        let [wall, cpu] = times.map(|time| time.as_secs_f64());
+        println!("  {what}: {:.2} GiB/s, {:.2} CPU-seconds per GiB", gib(bytes) / wall, cpu / gib(bytes));
+    }
+    let [wall, cpu] = [0, 1].map(|at| load[at].as_secs_f64() / read[at].as_secs_f64());
+    println!("  a load takes {wall:.2} times a plain read's time, {cpu:.2} times its CPU time");
+    let above = status("VmHWM").saturating_sub(resident + held) >> 10;
     println!(
-        "  plain read {:.2} GiB/s, load {:.2} GiB/s, digest {:.2} GiB/s",
-        speed(read),
-        speed(load),
-        speed(digest)
+        "  host memory beside the weights: {above} KiB; by the cores {} KiB",
+        checkpoint.working_bytes() >> 10
     );
-    println!("  a load takes {:.2} plain reads", load.as_secs_f64() / read.as_secs_f64());
-    let above = peak().saturating_sub(resident + held) >> 20;
-    println!("  host memory beside the weights: {above} MiB; stated for the cores: {} MiB", working >> 20);
+    let errors = checkpoint.int8_error();
     for (role, error) in errors {
         println!("  int8 {role}: relative rms error {error:.5}");
     }
 }
 
-fn fastest<T>(mut run: impl FnMut() -> T) -> (T, Duration) {
+/// The least wall time and the least CPU time of some runs, and the last run's result.
+fn fastest<T>(mut run: impl FnMut() -> T) -> (T, [Duration; 2]) {
     let mut timed = || {
-        let start = Instant::now();
-        (run(), start.elapsed())
+        let (start, cpu) = (Instant::now(), cpu_time());
+        let result = run();
+        (result, [start.elapsed(), cpu_time() - cpu])
     };
-    let mut best = timed();
+    let (mut result, mut least) = timed();
     for _ in 1..RUNS {
-        let (result, time) = timed();
-        best = (result, best.1.min(time));
+        drop(result);
+        let (next, times) = timed();
+        result = next;
+        least = [least[0].min(times[0]), least[1].min(times[1])];
     }
-    best
+    (result, least)
+}
+
+/// What all threads of this process have had of the cores: the only fair measure where others use them too.
+fn cpu_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields = stat.rsplit(')').next().unwrap();
+    let ticks = fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap());
+    Duration::from_millis(10 * ticks.sum::<u64>())
 }
 
 /// Reads the folder's tensors as `cat` would, one file after the other.
@@ -110,14 +123,6 @@ fn status(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-}
-
-fn resident() -> u64 {
-    status("VmRSS")
-}
-
-fn peak() -> u64 {
-    status("VmHWM")
 }
 
 fn write(kind: &str, dir: &Path) {

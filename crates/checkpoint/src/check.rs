@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::ModelConfig;
-use model::weights::{Encoding, Formats, Held, Source, WeightSpec, is_unused, weights};
+use model::weights::{Encoding, Formats, Held, OwnTables, Source, WeightSpec, is_unused, weights};
 
 use crate::folder::Folder;
 use crate::names::{PACKED, SUFFIXES};
@@ -13,7 +13,8 @@ use crate::{Error, Wanted};
 /// How the weights are held: experts stay packed where all of them are.
 pub(crate) fn formats(folder: &Folder, config: &ModelConfig, wanted: &Wanted) -> Formats {
     let held = if wanted.int8 { Held::Int8 } else { Held::Float };
-    let plain = Formats { float: wanted.float, matrices: held, experts: held, joined: wanted.joined };
+    let draft = OwnTables::of(config, &|name| stored::exists(folder, name));
+    let plain = Formats { float: wanted.float, matrices: held, experts: held, joined: wanted.joined, draft };
     if wanted.int8 || config.moe.is_none() {
         return plain;
     }

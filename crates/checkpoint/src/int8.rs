@@ -29,32 +29,45 @@ impl Squares {
 /// What a row's codes are multiplied by: its largest magnitude becomes 127; 1 for a row of zeros. The division may round to
 /// 0 where all values are subnormal; those count as zeros.
 pub(crate) fn scale(row: &[f32]) -> f32 {
-    let scale = row.iter().fold(0.0_f32, |largest, value| largest.max(value.abs())) / LARGEST;
+    // Magnitudes are ordered as their bits are, and only whole numbers are compared many at a time.
+    let largest = row.iter().fold(0, |largest: i32, value| largest.max(value.abs().to_bits().cast_signed()));
+    let scale = f32::from_bits(largest.cast_unsigned()) / LARGEST;
     if scale == 0.0 { 1.0 } else { scale }
 }
 
 /// Rounds a row to codes, ties to even.
 pub(crate) fn encode(row: &[f32], scale: f32, codes: &mut [u8]) -> Squares {
-    let mut squares = Squares::default();
-    for (codes, values) in codes.chunks_mut(LANES).zip(row.chunks(LANES)) {
-        let (mut error, mut value) = (0.0_f32, 0.0_f32);
-        for (code, v) in codes.iter_mut().zip(values) {
-            let ratio = v / scale;
-            let rounded = ((ratio + SHIFT) - SHIFT).clamp(-LARGEST, LARGEST);
-            *code = (rounded as i32 as i8).cast_unsigned();
-            error += (ratio - rounded) * (ratio - rounded);
-            value += ratio * ratio;
-        }
-        squares += Squares { error: f64::from(error), value: f64::from(value) };
+    let mut lanes = [[0.0; LANES]; 2];
+    let (values, last_values) = row.as_chunks();
+    let (wide, last) = codes.as_chunks_mut();
+    for (codes, values) in wide.iter_mut().zip(values) {
+        chunk(codes, values, scale, &mut lanes);
     }
+    let mut padded = [0.0; LANES];
+    padded.iter_mut().zip(last_values).for_each(|(padded, value)| *padded = *value);
+    let mut few = [0; LANES];
+    chunk(&mut few, &padded, scale, &mut lanes);
+    last.iter_mut().zip(few).for_each(|(code, few)| *code = few);
+    let [error, value] = lanes.map(|lanes| lanes.map(f64::from).iter().sum::<f64>());
     let scale = f64::from(scale);
-    Squares { error: squares.error * scale * scale, value: squares.value * scale * scale }
+    Squares { error: error * scale * scale, value: value * scale * scale }
 }
 
-/// Values whose squares are summed in f32 before they join the sum in f64.
-const LANES: usize = 64;
-/// `1.5 * 2^23`: what is added to it is rounded to a whole number, ties to even, as long as its magnitude is below `2^22`.
+/// Values that are converted side by side.
+const LANES: usize = 8;
+/// `1.5 * 2^23`: what is added to it is rounded to a whole number, ties to even, which stands in the sum's lowest bits.
 const SHIFT: f32 = 12_582_912.0;
+
+fn chunk(codes: &mut [u8; LANES], values: &[f32; LANES], scale: f32, squares: &mut [[f32; LANES]; 2]) {
+    for lane in 0..LANES {
+        let ratio = values[lane] / scale;
+        let rounded = ratio.clamp(-LARGEST, LARGEST) + SHIFT;
+        codes[lane] = rounded.to_bits() as u8;
+        let error = ratio - (rounded - SHIFT);
+        squares[0][lane] += error * error;
+        squares[1][lane] += ratio * ratio;
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -4,12 +4,15 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use model::weights::{Encoding, Float, WeightSpec};
-use pjrt::{AlignedBytes, Buffer, Client, DType, Device, Shape, Transfer, TransferManager};
+use pjrt::{Buffer, Client, DType, Device, Shape, Transfer, TransferManager};
 
 use crate::assemble::{self, Room};
 use crate::int8::Squares;
 use crate::plan::Plan;
 use crate::{Checkpoint, Error};
+use host::HostBytes;
+
+mod host;
 
 /// Bytes assembled at a time, or one row of a weight where that is longer.
 pub const SLAB_BYTES: usize = 64 << 20;
@@ -105,7 +108,7 @@ impl Checkpoint {
                     transit.send_whole(weight, found)?
                 }
                 _ => {
-                    let mut found = AlignedBytes::zeroed(self.scale_bytes(weight));
+                    let mut found = HostBytes::zeroed(self.scale_bytes(weight));
                     let buffer = self.send(weight, &mut found, &mut transit, |bytes| tell(done, bytes))?;
                     scales = (!found.is_empty()).then_some(found);
                     buffer
@@ -145,7 +148,7 @@ impl Checkpoint {
         let slabs = (0..plan.values).step_by(step).map(|start| start..(start + step).min(plan.values));
         let buffer = match transit.landing {
             Landing::Whole => {
-                let mut whole = AlignedBytes::zeroed(bytes(weight));
+                let mut whole = HostBytes::zeroed(bytes(weight));
                 for range in slabs {
                     let place = plan.bytes(range.start)..plan.bytes(range.end);
                     slab(range, &mut whole[place])?;
@@ -156,7 +159,7 @@ impl Checkpoint {
                 let open = transit.open(weight)?;
                 for range in slabs {
                     let last = range.end == plan.values;
-                    let mut own = AlignedBytes::zeroed(plan.bytes(range.len()));
+                    let mut own = HostBytes::zeroed(plan.bytes(range.len()));
                     let offset = plan.bytes(range.start);
                     slab(range, &mut own)?;
                     transit.send_slab(weight, &open, own, offset, last)?;
@@ -179,13 +182,13 @@ struct Transit<'a> {
 
 enum Sent {
     Whole(pjrt::Event),
-    Slab(Transfer<AlignedBytes>),
+    Slab(Transfer<HostBytes>),
 }
 
 impl Transit<'_> {
-    fn send_whole(&mut self, weight: &WeightSpec, bytes: AlignedBytes) -> Result<Buffer, Error> {
+    fn send_whole(&mut self, weight: &WeightSpec, bytes: HostBytes) -> Result<Buffer, Error> {
         let dims = dims(weight);
-        let sent = self.client.buffer_from_aligned(bytes, dtype(weight.encoding), &dims, self.device);
+        let sent = self.client.buffer_from_shared(bytes, dtype(weight.encoding), &dims, self.device);
         let buffer = sent.map_err(|source| refused(weight, source))?;
         let ready = buffer.ready().map_err(|source| refused(weight, source))?;
         self.sent(weight, Sent::Whole(ready))?;
@@ -201,7 +204,7 @@ impl Transit<'_> {
         &mut self,
         weight: &WeightSpec,
         to: &TransferManager,
-        slab: AlignedBytes,
+        slab: HostBytes,
         offset: usize,
         last: bool,
     ) -> Result<(), Error> {
