@@ -4,7 +4,7 @@ MODEL ?= models/tandem-demo
 CARGO ?= cargo
 PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
 
-.PHONY: help build plugin demo test test-rust test-cluster lint deny fmt up bench
+.PHONY: help build plugin libtpu tpu-check demo test test-rust test-cluster lint deny fmt up bench
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
@@ -19,6 +19,12 @@ plugin: $(PLUGIN) ## The PJRT CPU plugin, pinned by sha256 (TANDEM_PJRT_PLUGIN n
 
 .tools/pjrt/pjrt_c_api_cpu_plugin.so: scripts/plugin.sh
 	@scripts/plugin.sh
+
+libtpu: ## The TPU compiler, pinned by sha256 (TANDEM_LIBTPU names another); Google Cloud's terms apply to it
+	@scripts/libtpu.sh
+
+tpu-check: libtpu ## Compile full-width programs for TPUs that are not there; JOBS=part of a name runs some of them
+	@$(CARGO) run --release -p tandem-tpu-check -- --only "$(JOBS)"
 
 test: build lint test-rust test-cluster ## All tests, after installing what they need
 

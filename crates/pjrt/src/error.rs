@@ -36,7 +36,7 @@ pub enum Error {
         /// The C call.
         call: &'static str,
         /// Which memory, and by how much.
-        memory: DeviceMemory,
+        memory: Box<DeviceMemory>,
         /// The plugin's words.
         message: String,
     },
@@ -221,7 +221,7 @@ impl Error {
         match self {
             Self::Status { call, code: Code::ResourceExhausted, message } => {
                 match DeviceMemory::read(&message) {
-                    Some(memory) => Self::TooLarge { call, memory, message },
+                    Some(memory) => Self::TooLarge { call, memory: Box::new(memory), message },
                     None => Self::Status { call, code: Code::ResourceExhausted, message },
                 }
             }

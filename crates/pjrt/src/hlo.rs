@@ -42,10 +42,14 @@ pub struct Instruction {
     pub results: Vec<Shape>,
     /// Where it comes from in the source program, `""` where unknown.
     pub source: String,
+    /// The memory each result lies in; 0 is the device's main memory.
+    spaces: Vec<u64>,
     operands: Vec<u64>,
     calls: Vec<u64>,
     /// Turns of a loop, where the compiler wrote them down.
     turns: Option<u64>,
+    /// Value of an s32 constant, of its first element where it has several.
+    constant: Option<u64>,
 }
 
 impl HloModule {
@@ -57,6 +61,25 @@ impl HloModule {
     /// Everything: the program, bodies, fusions.
     pub fn computations(&self) -> &[Computation] {
         &self.computations
+    }
+
+    fn called(&self, id: u64) -> Option<&Computation> {
+        self.computations.iter().find(|computation| computation.id == id)
+    }
+
+    /// Turns of a loop: what the compiler wrote down, else the constant its counter is compared with, which is the count for
+    /// loops that count from 0 by 1 as `stablehlo` writes them. None for loops that run as long as data says.
+    fn turns(&self, instruction: &Instruction) -> Option<u64> {
+        if instruction.opcode != "while" {
+            return None;
+        }
+        let bound = |id: &u64| {
+            let condition = self.called(*id)?;
+            let compare = condition.instructions.last().filter(|last| last.opcode == "compare")?;
+            let constants = condition.instructions.iter().filter(|each| compare.operands.contains(&each.id));
+            constants.filter_map(|each| each.constant).next()
+        };
+        instruction.turns.or_else(|| instruction.calls.iter().find_map(bound))
     }
 }
 
@@ -81,10 +104,9 @@ impl fmt::Display for HloModule {
                 let operands = instruction.operands.iter().filter_map(named).map(|each| each.name.as_str());
                 write!(f, "{})", operands.collect::<Vec<_>>().join(", "))?;
                 for call in &instruction.calls {
-                    let called = self.computations.iter().find(|each| each.id == *call);
-                    write!(f, " calls {}", called.map_or("?", |called| called.name.as_str()))?;
+                    write!(f, " calls {}", self.called(*call).map_or("?", |called| called.name.as_str()))?;
                 }
-                if let Some(turns) = instruction.turns {
+                if let Some(turns) = self.turns(instruction) {
                     write!(f, " turns {turns}")?;
                 }
                 writeln!(f, " from {:?}", instruction.source)?;
@@ -94,3 +116,6 @@ impl fmt::Display for HloModule {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

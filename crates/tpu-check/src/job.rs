@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use model::ModelConfig;
+use model::weights::{Float, Formats, Held};
 use pjrt::TpuSlice;
 use programs::{Mesh, Options, Program, ShapeLadder};
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,9 @@ pub(crate) struct Job {
     pub(crate) program: Phase,
     /// Sizes of the state arrays.
     pub(crate) state: Sizes,
+    /// How weights and latents are held.
+    #[serde(default)]
+    pub(crate) held: Holding,
     /// Flags libtpu reads from its environment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) init_args: Vec<String>,
@@ -56,6 +60,38 @@ pub(crate) struct Sizes {
     pub(crate) pages: u32,
     /// Slots.
     pub(crate) slots: u32,
+    /// Tokens the draft layer drafts; at 0 it is left out.
+    #[serde(default)]
+    pub(crate) drafts: u32,
+}
+
+/// How weights and latents are held.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Holding {
+    /// Activations, latents and plain matrices.
+    float: Width,
+    /// Matrices of the routed experts.
+    experts: Experts,
+}
+
+/// Width of floats. A TPU multiplies in bf16: from f32 weights it makes bf16 copies of whole matrices at every call.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Width {
+    #[default]
+    Bf16,
+    F32,
+}
+
+/// How routed experts are held.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Experts {
+    #[default]
+    Float,
+    Int8,
+    Mxfp4,
 }
 
 /// A job's program and the devices it is for.
@@ -94,21 +130,51 @@ impl Job {
         if let Some(layers) = self.layers {
             config.layers.truncate(layers);
         }
+        if self.state.drafts == 0 {
+            config.mtp = None;
+        }
         let program = self.program(&config).with_context(named)?;
         Ok(Source { text: program.text, devices: 1 })
     }
 
     fn program(&self, config: &ModelConfig) -> Result<Program, programs::Error> {
-        let Sizes { context, page_tokens, pages, slots } = self.state;
+        let Sizes { context, page_tokens, pages, slots, drafts } = self.state;
+        let formats = self.held.formats();
         let (chunks, batches) = match self.program {
             Phase::Prefill(chunk) => (vec![chunk], Vec::new()),
             Phase::Decode(batch) => (vec![1], vec![batch]),
         };
-        let ladder = ShapeLadder { chunks, batches, context, page_tokens, pages, slots };
-        let (options, mesh) = (Options::default(), Mesh::one_device());
+        let ladder = ShapeLadder {
+            chunks,
+            batches,
+            context,
+            page_tokens,
+            pages,
+            slots,
+            drafts,
+            latents: formats.float,
+        };
+        let (options, mesh) = (Options { formats, ..Options::default() }, Mesh::one_device());
         match self.program {
             Phase::Prefill(chunk) => programs::prefill(config, &ladder, chunk, &options, &mesh),
             Phase::Decode(batch) => programs::decode(config, &ladder, batch, &options, &mesh),
+        }
+    }
+}
+
+impl Holding {
+    fn formats(self) -> Formats {
+        Formats {
+            float: match self.float {
+                Width::Bf16 => Float::Bf16,
+                Width::F32 => Float::F32,
+            },
+            experts: match self.experts {
+                Experts::Float => Held::Float,
+                Experts::Int8 => Held::Int8,
+                Experts::Mxfp4 => Held::Mxfp4,
+            },
+            ..Formats::default()
         }
     }
 }

@@ -20,7 +20,7 @@ use anyhow::{Context, bail};
 use clap::{Parser, Subcommand};
 
 use job::Job;
-use report::{Line, Outcome};
+use report::Line;
 
 #[derive(Parser, Debug)]
 #[command(about, version)]

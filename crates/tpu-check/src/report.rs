@@ -93,7 +93,7 @@ pub(crate) struct Talk {
     pub(crate) bytes: u64,
     /// Instructions of this kind and shape.
     pub(crate) count: usize,
-    /// How often they run in one execution; loops whose turns the compiler does not know count once.
+    /// How often they run in one execution; loops that turn as often as data says count once.
     pub(crate) runs: u64,
     /// Where one of them comes from.
     pub(crate) source: String,

@@ -19,7 +19,7 @@ fn a_program_too_large_for_a_memory_is_the_callers_fault_and_never_retried() {
     for (message, space, used, available) in said {
         let error = compiler(message);
         let wanted = DeviceMemory { space: space.into(), used: used.into(), available: available.into() };
-        assert!(matches!(&error, Error::TooLarge { memory, .. } if *memory == wanted), "{error:?}");
+        assert!(matches!(&error, Error::TooLarge { memory, .. } if **memory == wanted), "{error:?}");
         assert_eq!((error.whose(), error.retry()), (Fault::Caller, false));
     }
     let other = compiler("too many open files");

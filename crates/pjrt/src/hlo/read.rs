@@ -40,25 +40,29 @@ fn computation(bytes: &[u8]) -> Option<Computation> {
 
 /// An `HloInstructionProto`.
 fn instruction(bytes: &[u8]) -> Option<Instruction> {
-    let mut results = Vec::new();
-    arrays(messages(bytes, 3).next()?, &mut results);
+    let mut found = Vec::new();
+    arrays(messages(bytes, 3).next()?, &mut found);
+    let (results, spaces) = found.into_iter().unzip();
     Some(Instruction {
         id: number(bytes, 35),
         name: text(bytes, 1),
         opcode: text(bytes, 2),
         results,
+        spaces,
         source: messages(bytes, 7).next().map(|metadata| text(metadata, 2)).unwrap_or_default(),
         operands: numbers(bytes, 36)?,
         calls: numbers(bytes, 38)?,
         turns: turns(&text(bytes, 43)),
+        constant: messages(bytes, 8).next().and_then(|literal| numbers(literal, 4)?.first().copied()),
     })
 }
 
-/// The arrays of a `ShapeProto`, in order.
-fn arrays(bytes: &[u8], into: &mut Vec<Shape>) {
+/// The arrays of a `ShapeProto`, in order, each with the memory its layout names.
+fn arrays(bytes: &[u8], into: &mut Vec<(Shape, u64)>) {
+    let space = || messages(bytes, 5).next().map_or(0, |layout| number(layout, 8));
     match number(bytes, 2) {
         TUPLE => messages(bytes, 4).for_each(|member| arrays(member, into)),
-        _ => into.extend(shape(bytes)),
+        _ => into.extend(shape(bytes).map(|shape| (shape, space()))),
     }
 }
 

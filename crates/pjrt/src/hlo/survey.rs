@@ -22,7 +22,7 @@ pub struct Collective {
     pub kind: CollectiveKind,
     /// What each device has afterwards; the largest array, where several travel together.
     pub shape: Shape,
-    /// How often it runs in one execution. Loops whose turns the compiler did not write down count once.
+    /// How often it runs in one execution. Loops that turn as often as data says count once.
     pub runs: u64,
     /// Where it comes from in the source program.
     pub source: String,
@@ -80,11 +80,18 @@ impl HloModule {
             .collect()
     }
 
-    /// Every copy of at least so many bytes: what the compiler moves only to have it in another layout or place.
+    /// Every copy of at least so many bytes within the main memory: what the compiler moves only to have it in another layout
+    /// or place. What it fetches into a faster memory is no such copy.
     pub fn copies(&self, at_least: u64) -> Vec<Copied> {
         let large = |instruction: &Instruction| {
-            let copies = matches!(instruction.opcode.as_str(), "copy" | "copy-start");
-            (copies && instruction.largest_result() >= at_least).then_some(())
+            let ends = match instruction.opcode.as_str() {
+                "copy" => 1,
+                // The copy, its original, and a handle.
+                "copy-start" => 2,
+                _ => return None,
+            };
+            let stays = instruction.spaces.iter().take(ends).all(|space| *space == 0);
+            (stays && instruction.largest_result() >= at_least).then_some(())
         };
         self.every(large)
             .map(|((), instruction, at)| Copied {
@@ -124,7 +131,7 @@ impl HloModule {
             }
             let instructions = by_id.get(&id).map_or(&[][..], |computation| &computation.instructions);
             for instruction in instructions {
-                let inner = at.within(instruction);
+                let inner = at.within(instruction, self.turns(instruction));
                 next.extend(instruction.calls.iter().map(|call| (*call, inner)));
             }
         }
@@ -141,9 +148,9 @@ struct Standing {
 
 impl Standing {
     /// Where that stands which `instruction` calls.
-    fn within(self, instruction: &Instruction) -> Self {
+    fn within(self, instruction: &Instruction, turns: Option<u64>) -> Self {
         match instruction.opcode.as_str() {
-            "while" => Self { entry: false, runs: self.runs * instruction.turns.unwrap_or(1) },
+            "while" => Self { entry: false, runs: self.runs * turns.unwrap_or(1) },
             "conditional" => Self { entry: false, ..self },
             // Fused or asynchronous, it still runs where it is called.
             _ => self,
