@@ -12,7 +12,7 @@ mod part;
 mod residual;
 mod source;
 
-pub use formats::{Encoding, Float, Formats, Held, MXFP4_GROUP};
+pub use formats::{Encoding, Float, Formats, Held, MXFP4_GROUP, OwnTables};
 pub use source::{Piece, Source};
 
 use crate::{Attention, Error, Ffn, Fold, Layer, ModelConfig, Place};
@@ -75,23 +75,23 @@ pub fn weights(config: &ModelConfig, formats: &Formats) -> Vec<WeightSpec> {
         formats.encode(part, "", None, &mut all);
     }
     if config.mtp.is_some() {
-        for part in draft_layer(config) {
+        for part in draft_layer(config, formats.draft) {
             formats.encode(part, "mtp.", None, &mut all);
         }
     }
     all
 }
 
-/// Whether a tensor of the checkpoint belongs to a part of the model that no program runs: the vision tower, or what the
-/// draft layer has in the file but shares with the model.
+/// Whether a tensor of the checkpoint belongs to a part of the model that no program runs: the vision tower, a draft layer
+/// that is left out, or residual weights of a draft layer, whose residual is a plain sum.
 #[must_use]
 pub fn is_unused(config: &ModelConfig, tensor: &str) -> bool {
     const VISION: [&str; 5] =
         ["vision_tower.", "vision_model.", "model.visual.", "multi_modal_projector.", "mm_projector."];
     let drafts = format!("model.layers.{}.", config.layers.len());
-    let shared = ["shared_head.head.", "embed_tokens.", "self_attention_res", "mlp_res", "hc_"];
+    let residual = ["self_attention_res", "mlp_res", "hc_"];
     match tensor.strip_prefix(&drafts) {
-        Some(own) => config.mtp.is_none() || shared.iter().any(|part| own.starts_with(part)),
+        Some(own) => config.mtp.is_none() || residual.iter().any(|part| own.starts_with(part)),
         None => VISION.iter().any(|part| tensor.starts_with(part)),
     }
 }
@@ -132,7 +132,7 @@ fn block(config: &ModelConfig, kind: Layer, at: &str, parts: &mut Vec<Part>) {
 }
 
 /// The draft layer: a projection of the next token's embedding and of a hidden vector, then one ordinary block.
-fn draft_layer(config: &ModelConfig) -> Vec<Part> {
+fn draft_layer(config: &ModelConfig, own: OwnTables) -> Vec<Part> {
     let (at, hidden) = (format!("model.layers.{}", config.layers.len()), config.hidden);
     let norm = |name: &str| tensor(&format!("{at}.{name}.weight"), &[hidden]);
     let project = tensor(&format!("{at}.eh_proj.weight"), &[hidden, 2 * hidden]);
@@ -142,6 +142,14 @@ fn draft_layer(config: &ModelConfig) -> Vec<Part> {
         Part::matrix("project", &[hidden, 2 * hidden], project),
         Part::vector("output_norm", &[hidden], norm("shared_head.norm")),
     ];
+    let matrix = [config.vocabulary, hidden];
+    for (is_own, role, name) in
+        [(own.embedding, "embedding", "embed_tokens"), (own.head, "head", "shared_head.head")]
+    {
+        if is_own {
+            parts.push(Part::table(role, &matrix, tensor(&format!("{at}.{name}.weight"), &matrix)));
+        }
+    }
     block(config, config.draft_layer(), &at, &mut parts);
     parts
 }

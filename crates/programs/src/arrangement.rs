@@ -48,10 +48,10 @@ impl<'a> Build<'a> {
         rms_norm(f, x, self.program.weight("final_norm"), self.config.rms_eps)
     }
 
-    /// Logits f32 `[rows, vocabulary]` of normed rows `[rows, hidden]`.
-    pub(crate) fn logits(&self, f: &Func, normed: Value) -> Value {
+    /// Logits f32 `[rows, vocabulary]` of normed rows `[rows, hidden]`, by the output matrix of the given name.
+    pub(crate) fn logits(&self, f: &Func, normed: Value, head: &str) -> Value {
         let _scope = f.scope("head");
-        let head = self.program.weight("head");
+        let head = self.program.weight(head);
         let how = stablehlo::Dot::contract([1], [1]).out(DType::F32);
         f.dot_general(normed, head, &how)
     }

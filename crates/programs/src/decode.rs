@@ -69,7 +69,7 @@ pub fn decode(
     let mut phase = Batch::new(f, ladder, places, slots, table);
     phase.accepted = recent.map(|recent| recent.accepted);
     let (x, state) = build.layers(&phase, build.embed(f.reshape(run, &[rows * window])), state);
-    let logits = build.logits(f, build.final_norm(f, x));
+    let logits = build.logits(f, build.final_norm(f, x), "head");
 
     let mut results = state.arrays().to_vec();
     let (drawn, counts) = match drafts {

@@ -19,7 +19,9 @@ pub(crate) fn reads(build: &Build<'_>, f: &Func, mtp: Mtp, x: Value) -> Value {
 /// What the draft layer's block reads, `[rows, hidden]`: the embedding of the next token (nothing at position 0) beside
 /// the hidden vector at `positions [rows]`, each normed, through one matrix.
 pub(crate) fn project(build: &Build<'_>, f: &Func, tokens: Value, hidden: Value, positions: Value) -> Value {
-    let embedded = build.embed(tokens);
+    let own = build.options.formats.draft.embedding;
+    let table = if own { "mtp.embedding" } else { "embedding" };
+    let embedded = f.take_rows(build.program.weight(table), tokens);
     let first = f.eq(positions, f.splat_like(positions, 0.0));
     let first = f.broadcast_like(first, embedded, &[0]);
     let embedded = f.select(first, f.splat_like(embedded, 0.0), embedded);
@@ -65,4 +67,10 @@ fn with_layer<T>(build: &Build<'_>, f: &Func, run: impl FnOnce(&Layer<'_>) -> T)
     let index = f.scalar(build.config.state().latent_layers as i32 - 1);
     let _scope = f.scope("mtp");
     run(&build.layer(f, &weight, &matrix, index))
+}
+
+/// Logits of normed rows `[rows, hidden]` of the draft layer.
+pub(crate) fn logits(build: &Build<'_>, f: &Func, normed: Value) -> Value {
+    let head = if build.options.formats.draft.head { "mtp.head" } else { "head" };
+    build.logits(f, normed, head)
 }

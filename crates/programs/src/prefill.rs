@@ -62,7 +62,7 @@ pub fn prefill(
     }
 
     let x = f.dynamic_slice(x, &[last, f.scalar(0i32)], &[1, f.dim(x, 1)]);
-    let logits = build.logits(f, build.final_norm(f, x));
+    let logits = build.logits(f, build.final_norm(f, x), "head");
     let positions = f.reshape(f.add(start, valid), &[1]);
     let slots = f.reshape(slot, &[1]);
     let drawing = Drawing { positions, slots, words, reals, arrays: &arrays };

@@ -76,7 +76,7 @@ pub(crate) fn draft(build: &Build<'_>, start: &Start<'_>, state: &mut State) -> 
             phase = phase.sharing(Sharing::new(f.eq(turn, f.scalar(0i32)), Chosen { pools, seen }));
         }
         let [hidden, normed] = draft::block(build, f, start.mtp, &phase, x, &mut state);
-        let logits = build.logits(f, normed);
+        let logits = draft::logits(build, f, normed);
         let positions = f.add(start.drawing.positions, turns);
         let drawing = Drawing { positions, ..*start.drawing };
         let rows = drawing.rows(logits, start.drawing.arrays.get(StateArray::OutputCounts));

@@ -1,5 +1,6 @@
 use super::part::{Kind, Part};
 use super::{Source, WeightSpec};
+use crate::ModelConfig;
 
 /// How the values of one array are held on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,11 +52,39 @@ pub struct Formats {
     pub experts: Held,
     /// Whether matrices that read the same input are joined. They can not be where a mesh cuts them by heads.
     pub joined: bool,
+    /// Which of the model's tables the draft layer has a version of its own of.
+    pub draft: OwnTables,
+}
+
+/// Tables that a checkpoint may give its draft layer beside the model's; the layer shares those it has not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OwnTables {
+    /// The embedding.
+    pub embedding: bool,
+    /// The output matrix.
+    pub head: bool,
+}
+
+impl OwnTables {
+    /// What a checkpoint has, by the names of its tensors.
+    #[must_use]
+    pub fn of(config: &ModelConfig, exists: &dyn Fn(&str) -> bool) -> Self {
+        let has = |name: &str| {
+            config.mtp.is_some() && exists(&format!("model.layers.{}.{name}", config.layers.len()))
+        };
+        Self { embedding: has("embed_tokens.weight"), head: has("shared_head.head.weight") }
+    }
 }
 
 impl Default for Formats {
     fn default() -> Self {
-        Self { float: Float::F32, matrices: Held::Float, experts: Held::Float, joined: true }
+        Self {
+            float: Float::F32,
+            matrices: Held::Float,
+            experts: Held::Float,
+            joined: true,
+            draft: OwnTables::default(),
+        }
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn project(layer: &Layer<'_>, x: Value) -> Projected {
     let (f, shape) = (layer.f, &layer.config.mla);
     let (rows, heads) = (f.dim(x, 0), shape.heads as i64);
     let (nope, rope) = (shape.nope as i64, shape.rope as i64);
-    let query = ("query", shape.q_lora.unwrap_or(shape.heads * shape.query_width()));
+    let query = ("query", shape.q_lora.unwrap_or_else(|| shape.heads * shape.query_width()));
     let latent = ("latent", shape.latent_width());
     let (raw, latents, gate) = if shape.gated {
         let gate = ("gate", shape.heads * shape.value);

@@ -1,6 +1,7 @@
 mod machine;
 mod reference;
 
+use model::ModelConfig;
 use stablehlo::{DType, Module};
 
 use super::{Asked, choose};
@@ -48,76 +49,104 @@ struct Plan<'a> {
     from: usize,
 }
 
+/// Two sequences on their way, and what they should become.
+struct Course<'a> {
+    plan: Plan<'a>,
+    config: &'a ModelConfig,
+    machine: Machine<'a>,
+    runs: [Run; 2],
+    wanted: [Sequence<'a>; 2],
+}
+
 /// Two sequences through chunks, then windows whose rejected rows are done again, against the definition.
 fn follow(plan: Plan<'_>) {
-    let (config, ladder) = (config(plan.pool, plan.chosen), plan.ladder);
-    let (weights, hidden) = (layer_weights(&config), config.hidden);
-    let mut machine = Machine::new(&config, ladder, &weights);
-    let total = |which: usize| {
-        plan.prompt.iter().sum::<usize>() + which + plan.steps.iter().map(|step| step[which]).sum::<usize>()
-    };
-    let room = |which: usize| total(which) + ladder.window() as usize;
-    let mut runs = [0, 1].map(|which| Run {
-        rows: numbers(total(which) * hidden, which as u64 + 3),
-        table: table(ladder, which as u32, room(which)),
-        slot: 2 - which as i32,
-        done: 0,
-    });
-    let wanted = [0, 1].map(|which| Sequence::new(&config, &weights, &runs[which].rows));
-    let compare = |which: usize, position: usize, got: &[f32], what: &str| {
-        if position < 5 || position >= plan.from {
-            assert_close(got, &wanted[which].output(position), &format!("{what} of {which} at {position}"));
+    let config = config(plan.pool, plan.chosen);
+    let weights = layer_weights(&config);
+    let runs = [0, 1].map(|which: usize| {
+        // The second sequence's prompt is one token longer.
+        let counted = plan.steps.iter().map(|step| step[which]).sum::<usize>();
+        let total = plan.prompt.iter().sum::<usize>() + which + counted;
+        Run {
+            rows: numbers(total * config.hidden, which as u64 + 3),
+            table: table(plan.ladder, which as u32, total + plan.ladder.window() as usize),
+            slot: 2 - which as i32,
+            done: 0,
         }
-    };
+    });
+    let wanted = [0, 1].map(|which: usize| Sequence::new(&config, &weights, &runs[which].rows));
+    let machine = Machine::new(&config, plan.ladder, &weights);
+    let mut course = Course { plan, config: &config, machine, runs, wanted };
     for (turn, &tokens) in plan.prompt.iter().enumerate() {
-        for (which, run) in runs.iter_mut().enumerate() {
-            // The second sequence's last chunk is one token longer.
-            let valid = tokens + if turn + 1 == plan.prompt.len() { which } else { 0 };
-            let mut rows = run.rows[run.done * hidden..(run.done + valid) * hidden].to_vec();
-            rows.resize(plan.chunk * hidden, 0.25);
-            let does = if plan.cached.contains(&turn) { Does::Cache } else { Does::Attend };
-            let scalars = [valid as i32, run.done as i32, run.slot];
-            let (out, keys) = machine.chunk(does, &rows, scalars, &run.table);
-            if does == Does::Attend {
-                for (at, got) in out.chunks_exact(hidden).enumerate() {
-                    assert!(got.iter().all(|x| x.is_finite()));
-                    if at < valid {
-                        compare(which, run.done + at, got, "a chunk's row");
-                    }
-                }
-            }
-            let dim = config.mla.indexer.unwrap().dim;
-            let (first, end) = (run.done / plan.pool, (run.done + valid) / plan.pool);
-            for (at, got) in keys[keys.len() / 2..].chunks_exact(dim).enumerate() {
-                match first + at < end {
-                    true => assert_close(got, &wanted[which].pooled[first + at], "a key handed out"),
-                    false => assert_eq!(got, vec![0.0; dim]),
-                }
-            }
-            run.done += valid;
+        for which in 0..2 {
+            course.chunk(which, turn, tokens + if turn + 1 == plan.prompt.len() { which } else { 0 });
         }
     }
-    let (trash, window) = (ladder.trash_slot() as i32, ladder.window() as usize);
     for (turn, counted) in plan.steps.iter().enumerate() {
+        course.window(turn, counted);
+    }
+}
+
+impl Course<'_> {
+    fn compare(&self, which: usize, position: usize, got: &[f32], what: &str) {
+        if position < 5 || position >= self.plan.from {
+            let wanted = self.wanted[which].output(position);
+            assert_close(got, &wanted, &format!("{what} of {which} at {position}"));
+        }
+    }
+
+    fn chunk(&mut self, which: usize, turn: usize, valid: usize) {
+        let (plan, hidden) = (self.plan, self.config.hidden);
+        let run = &self.runs[which];
+        let done = run.done;
+        let mut rows = run.rows[done * hidden..(done + valid) * hidden].to_vec();
+        rows.resize(plan.chunk * hidden, 0.25);
+        let does = if plan.cached.contains(&turn) { Does::Cache } else { Does::Attend };
+        let scalars = [valid as i32, done as i32, run.slot];
+        let (out, keys) = self.machine.chunk(does, &rows, scalars, &run.table);
+        assert!(out.iter().all(|x| x.is_finite()));
+        for at in (0..valid).filter(|_| does == Does::Attend) {
+            self.compare(which, done + at, &out[at * hidden..][..hidden], "a chunk's row");
+        }
+        let dim = self.config.mla.indexer.unwrap().dim;
+        let (first, end) = (done / plan.pool, (done + valid) / plan.pool);
+        for (at, got) in keys[keys.len() / 2..].chunks_exact(dim).enumerate() {
+            match first + at < end {
+                true => assert_close(got, &self.wanted[which].pooled[first + at], "a key handed out"),
+                false => assert_eq!(got, vec![0.0; dim]),
+            }
+        }
+        self.runs[which].done += valid;
+    }
+
+    /// A window of each sequence and of a row of padding, of which only the first `counted` rows are real.
+    fn window(&mut self, turn: usize, counted: &[usize; 2]) {
+        let (ladder, hidden) = (self.plan.ladder, self.config.hidden);
+        let window = ladder.window() as usize;
         let mut rows = numbers(3 * window * hidden, turn as u64 + 900);
-        for (which, run) in runs.iter().enumerate() {
+        for (which, run) in self.runs.iter().enumerate() {
             let real = &run.rows[run.done * hidden..(run.done + counted[which]) * hidden];
             rows[which * window * hidden..][..real.len()].copy_from_slice(real);
         }
-        let positions = [runs[0].done as i32, runs[1].done as i32, 0];
-        let none = vec![ladder.trash_page() as i32; runs[0].table.len()];
-        let tables = [&runs[0].table[..], &runs[1].table, &none].concat();
+        let [one, other] = &self.runs;
+        let none = vec![ladder.trash_page() as i32; one.table.len()];
+        let tables = [&one.table[..], &other.table, &none].concat();
+        let positions = [one.done as i32, other.done as i32, 0];
+        let slots = [one.slot, other.slot, ladder.trash_slot() as i32];
         let kept = [counted[0] as i32, counted[1] as i32, 0];
-        let slots = [runs[0].slot, runs[1].slot, trash];
         // Every third window is cached alone, and of it only what counts.
         let does = if turn % 3 == 2 { Does::Cache } else { Does::Attend };
-        let out = machine.window(does, &rows, [&positions, &slots, &kept], &tables);
-        for (which, run) in runs.iter_mut().enumerate() {
+        let out = self.machine.window(does, &rows, [&positions, &slots, &kept], &tables);
+        for which in 0..2 {
+            let done = self.runs[which].done;
             for at in (0..counted[which]).filter(|_| does == Does::Attend) {
-                let got = &out[(which * window + at) * hidden..][..hidden];
-                compare(which, run.done + at, got, "a window's row");
+                self.compare(
+                    which,
+                    done + at,
+                    &out[(which * window + at) * hidden..][..hidden],
+                    "a window's row",
+                );
             }
-            run.done += counted[which];
+            self.runs[which].done += counted[which];
         }
     }
 }

@@ -88,13 +88,11 @@ impl List {
 
 /// Rows of pools s32 `[B, W, n]` of `pool` tokens each: `[B, W, n, pool, width]`.
 fn read(f: &Func, pages: &Pages, pools: Value, pool: i64) -> Value {
-    let (dims, array) = (f.dims(pools), f.dims(pages.array));
-    let mut column = dims.clone();
-    column.push(1);
-    let cells = f.dims(pools);
+    let array = f.dims(pages.array);
+    let column = [f.dims(pools), vec![1]].concat();
     let token = f.mul_scalar(pools, pool as f64);
     let per_page = f.splat_like(token, array[2] as f64);
-    let sequence = f.iota(DType::S32.tensor(cells), 0);
+    let sequence = f.iota(f.ty(pools), 0);
     let entry = [sequence, f.div(token, per_page)].map(|x| f.reshape(x, &column));
     let page = f.take_at(pages.table, f.concatenate(&entry, 3));
     let layer = f.broadcast_in_dim(pages.layer, &column, &[]);

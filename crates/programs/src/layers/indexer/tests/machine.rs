@@ -65,6 +65,9 @@ pub(super) enum Does {
     Cache,
 }
 
+/// Makes a phase of a call's inputs.
+type Build<'a> = dyn Fn(&Func, &[Value], &ShapeLadder) -> Box<dyn Phase> + 'a;
+
 /// The layer, with all state NaN at first.
 pub(super) struct Machine<'a> {
     config: &'a ModelConfig,
@@ -135,7 +138,7 @@ impl<'a> Machine<'a> {
         does: Does,
         rows: &[f32],
         inputs: &[&Buffer],
-        build: &dyn Fn(&Func, &[Value], &ShapeLadder) -> Box<dyn Phase>,
+        build: &Build<'_>,
     ) -> (Vec<f32>, Vec<f32>) {
         let hidden = self.config.hidden;
         let x = on_cpu::array(rows, &[rows.len() / hidden, hidden]);
@@ -153,13 +156,7 @@ impl<'a> Machine<'a> {
         (rest[0].to_vec().unwrap(), rest[1].to_vec().unwrap())
     }
 
-    fn text(
-        &self,
-        does: Does,
-        rows: usize,
-        inputs: &[&Buffer],
-        build: &dyn Fn(&Func, &[Value], &ShapeLadder) -> Box<dyn Phase>,
-    ) -> String {
+    fn text(&self, does: Does, rows: usize, inputs: &[&Buffer], build: &Build<'_>) -> String {
         let (config, shape) = (self.config, self.config.state());
         let module = Module::new("layer");
         let f = module.main();
