@@ -112,6 +112,38 @@ impl ModelConfig {
         }
     }
 
+    /// The model as one of `devices` devices runs it: its share of the heads and of the inner channels. Experts and tokens
+    /// of the vocabulary are counted whole; every device holds its share of their rows.
+    ///
+    /// # Errors
+    /// When a field does not divide, by its name.
+    pub fn share(&self, devices: usize) -> Result<Self, Error> {
+        let mut own = self.clone();
+        let moe = self.moe.as_ref();
+        let counts = [
+            ("num_heads", self.kda.heads),
+            ("num_attention_heads", self.mla.heads),
+            ("intermediate_size", self.dense_inner),
+            ("vocab_size", self.vocabulary),
+            ("num_experts", moe.map_or(0, |moe| moe.experts)),
+            ("num_shared_experts", moe.map_or(0, |moe| moe.shared * moe.inner)),
+            ("routed_expert_hidden_size", moe.and_then(|moe| moe.latent).map_or(0, |latent| latent.width)),
+        ];
+        for (field, count) in counts {
+            if !count.is_multiple_of(devices) {
+                return Err(unsupported(
+                    field,
+                    &json!(count),
+                    &format!("does not divide over {devices} devices"),
+                ));
+            }
+        }
+        own.kda.heads /= devices;
+        own.mla.heads /= devices;
+        own.dense_inner /= devices;
+        Ok(own)
+    }
+
     /// What the draft layer's block is: it attends to latents, and has experts if any layer has.
     #[must_use]
     pub fn draft_layer(&self) -> Layer {

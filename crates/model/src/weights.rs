@@ -25,6 +25,8 @@ pub struct WeightSpec {
     pub name: String,
     /// Axis lengths of the assembled array.
     pub dims: Vec<usize>,
+    /// The axis along which a mesh of several devices cuts it; none where every device has the whole.
+    pub cut: Option<usize>,
     /// How its values are held on the device.
     pub encoding: Encoding,
     /// How it is put together from the checkpoint's tensors.
@@ -62,7 +64,7 @@ pub fn weights(config: &ModelConfig, formats: &Formats) -> Vec<WeightSpec> {
     let embedding = tensor("model.embed_tokens.weight", &matrix);
     let head = if config.tied { embedding.clone() } else { tensor("lm_head.weight", &matrix) };
     let mut all = Vec::new();
-    formats.encode(Part::table("embedding", &matrix, embedding), "", None, &mut all);
+    formats.encode(Part::table("embedding", &matrix, embedding).cut(0), "", None, &mut all);
     let fold = config.fold();
     for place in fold.places() {
         at_place(config, formats, &fold, place, &mut all);
@@ -70,7 +72,7 @@ pub fn weights(config: &ModelConfig, formats: &Formats) -> Vec<WeightSpec> {
     let norm = tensor("model.norm.weight", &[config.hidden]);
     let mut last = residual::output(config);
     last.push(Part::vector("final_norm", &[config.hidden], norm));
-    last.push(Part::table("head", &matrix, head));
+    last.push(Part::table("head", &matrix, head).cut(0));
     for part in last {
         formats.encode(part, "", None, &mut all);
     }
@@ -147,7 +149,7 @@ fn draft_layer(config: &ModelConfig, own: OwnTables) -> Vec<Part> {
         [(own.embedding, "embedding", "embed_tokens"), (own.head, "head", "shared_head.head")]
     {
         if is_own {
-            parts.push(Part::table(role, &matrix, tensor(&format!("{at}.{name}.weight"), &matrix)));
+            parts.push(Part::table(role, &matrix, tensor(&format!("{at}.{name}.weight"), &matrix)).cut(0));
         }
     }
     block(config, config.draft_layer(), &at, &mut parts);

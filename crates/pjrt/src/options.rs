@@ -58,6 +58,18 @@ impl CompileOptions {
         }
     }
 
+    /// One program that runs on each of `devices`, written as one of them sees it; its collectives join them by their place
+    /// in this order.
+    pub fn replicated_over<'a>(devices: impl IntoIterator<Item = &'a Device>) -> Self {
+        Self::replicated_over_ids(devices.into_iter().map(Device::id))
+    }
+
+    /// As [`replicated_over`](Self::replicated_over), by device ids: for devices that need not be there.
+    pub fn replicated_over_ids(ids: impl IntoIterator<Item = i32>) -> Self {
+        let rows: Vec<_> = ids.into_iter().map(|id| vec![id]).collect();
+        Self { num_replicas: rows.len(), device_assignment: Some(rows), ..Self::default() }
+    }
+
     /// The serialized `xla.CompileOptionsProto`, once it is known to fit the client. Field numbers are those of
     /// `xla/pjrt/proto/compile_options.proto`.
     pub(crate) fn encode(&self, client: &Client) -> Result<Vec<u8>> {

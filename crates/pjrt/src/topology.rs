@@ -109,6 +109,11 @@ impl Topology {
         CompileOptions::sharded_over_ids(self.device_ids.iter().copied().take(count))
     }
 
+    /// Options for one program that runs on each of the first `count` devices, written as one of them sees it.
+    pub fn replicated_over(&self, count: usize) -> CompileOptions {
+        CompileOptions::replicated_over_ids(self.device_ids.iter().copied().take(count))
+    }
+
     /// Compiles a StableHLO module, text or portable bytecode, for these devices.
     ///
     /// A program too large for them is [`Error::TooLarge`]. The compiler aborts the process on some programs it does not

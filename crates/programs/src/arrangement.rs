@@ -9,25 +9,36 @@ use crate::layers::moe::moe;
 use crate::layers::norm::rms_norm;
 use crate::layers::residual::{Half, Number, Stream};
 use crate::layers::{Layer, Matrix, Phase, State};
-use crate::{Assembly, Options, Output};
+use crate::mesh::Share;
+use crate::{Assembly, Error, Input, Mesh, Options, Output};
 
 /// A model being built into a program.
 pub(crate) struct Build<'a> {
     pub(crate) program: &'a Assembly,
+    /// The share of the model that one device runs.
     pub(crate) config: &'a ModelConfig,
     pub(crate) options: &'a Options,
+    share: Share,
     /// s32 scalar: the row whose way through the layers is collected, if one is.
     pub(crate) shown: Option<Value>,
     fold: Fold,
 }
 
 impl<'a> Build<'a> {
-    /// Declares every weight of the model.
-    pub(crate) fn new(program: &'a Assembly, config: &'a ModelConfig, options: &'a Options) -> Self {
-        for spec in weights(config, &options.formats) {
+    /// Declares every weight of `model`, of which `own` is one device's share.
+    pub(crate) fn new(
+        program: &'a Assembly,
+        model: &ModelConfig,
+        own: &'a ModelConfig,
+        options: &'a Options,
+    ) -> Self {
+        for spec in weights(model, &options.formats) {
             program.declare_weight(&spec);
         }
-        Self { program, config, options, shown: None, fold: config.fold() }
+        let mesh = program.mesh();
+        let number = (!mesh.is_one()).then(|| program.input(Input::Share, DType::S32, &[]));
+        let share = Share { mesh, number };
+        Self { program, config: own, options, share, shown: None, fold: own.fold() }
     }
 
     /// The type activations are computed in.
@@ -40,7 +51,12 @@ impl<'a> Build<'a> {
 
     /// Embeddings of token ids `[rows]`: `[rows, hidden]`.
     pub(crate) fn embed(&self, tokens: Value) -> Value {
-        self.program.f().take_rows(self.program.weight("embedding"), tokens)
+        self.look_up(self.program.f(), "embedding", tokens)
+    }
+
+    /// Rows of a table by token id.
+    pub(crate) fn look_up(&self, f: &Func, table: &str, tokens: Value) -> Value {
+        self.share.look_up(f, self.program.weight(table), tokens)
     }
 
     /// The final norm of hidden vectors `[rows, hidden]`.
@@ -53,7 +69,7 @@ impl<'a> Build<'a> {
         let _scope = f.scope("head");
         let head = self.program.weight(head);
         let how = stablehlo::Dot::contract([1], [1]).out(DType::F32);
-        f.dot_general(normed, head, &how)
+        self.share.mesh.gather(f, f.dot_general(normed, head, &how), 1)
     }
 
     /// Takes embeddings `[rows, hidden]` and the state through all layers, to hidden vectors before the final norm.
@@ -135,7 +151,15 @@ impl<'a> Build<'a> {
         matrix: &'b dyn Fn(&Func, &str) -> Matrix,
         index: Value,
     ) -> Layer<'b> {
-        Layer { f, config: self.config, formats: &self.options.formats, weight, matrix, index }
+        Layer {
+            f,
+            config: self.config,
+            formats: &self.options.formats,
+            share: self.share,
+            weight,
+            matrix,
+            index,
+        }
     }
 
     /// How many earlier layers attend as this one does: its row in the state arrays.
@@ -178,6 +202,20 @@ pub(crate) fn feed_forward(layer: &Layer<'_>, kind: Ffn, x: Value) -> Value {
     let normed = rms_norm(layer.f, x, layer.weight("ffn_norm"), config.rms_eps);
     match (kind, &config.moe) {
         (Ffn::Moe, Some(shape)) => moe(layer, shape, normed),
-        _ => gated(layer, normed, "dense.in", config.dense_inner, "dense.out"),
+        _ => layer.sum(gated(layer, normed, "dense.in", config.dense_inner, "dense.out")),
     }
+}
+
+/// The share of a model that one device of a mesh runs.
+///
+/// # Errors
+/// When the model does not divide, or joins matrices that the mesh cuts apart.
+pub(crate) fn share_of(config: &ModelConfig, options: &Options, mesh: &Mesh) -> Result<ModelConfig, Error> {
+    if mesh.is_one() {
+        return Ok(config.clone());
+    }
+    if options.formats.joined {
+        return Err(Error::Mesh("matrices that read the same input are joined".to_owned()));
+    }
+    config.share(mesh.devices()).map_err(|error| Error::Mesh(error.to_string()))
 }

@@ -30,7 +30,9 @@ impl Assembly {
     #[must_use]
     pub fn new(name: &str, mesh: &Mesh) -> Self {
         let module = Module::new(name);
-        module.mesh(mesh.declare());
+        if mesh.is_one() {
+            module.mesh(mesh.declare());
+        }
         let f = module.main();
         Self {
             name: name.to_owned(),
@@ -50,7 +52,13 @@ impl Assembly {
         &self.f
     }
 
-    /// Declares a weight.
+    /// The devices it is for.
+    #[must_use]
+    pub fn mesh(&self) -> Mesh {
+        self.mesh
+    }
+
+    /// Declares a weight, or the part of it that one device of the mesh holds.
     pub fn declare_weight(&self, spec: &WeightSpec) {
         let dtype = match spec.encoding {
             Encoding::Float(Float::F32) | Encoding::Int8Scales => DType::F32,
@@ -58,7 +66,11 @@ impl Assembly {
             Encoding::Int8 => DType::S8,
             Encoding::Bytes => DType::U8,
         };
-        let ty = array(dtype, &spec.dims);
+        let mut dims = spec.dims.clone();
+        if let Some(held) = spec.cut.and_then(|axis| dims.get_mut(axis)) {
+            *held /= self.mesh.devices();
+        }
+        let ty = array(dtype, &dims);
         let value = self.declare(&format!("weight.{}", spec.name), ArgKind::Weight(spec.clone()), ty, None);
         self.weights.borrow_mut().insert(spec.name.clone(), value);
     }
@@ -131,7 +143,7 @@ impl Assembly {
         let results = self.results.into_inner();
         let outputs: Vec<(&str, Value, Option<Sharding>)> = results
             .iter()
-            .map(|(name, value, res)| (name.as_str(), *value, Some(self.mesh.whole(res.ty.rank()))))
+            .map(|(name, value, res)| (name.as_str(), *value, self.mesh.whole(res.ty.rank())))
             .collect();
         self.f.ret_sharded(&outputs);
         let text = match self.module.finish() {
@@ -143,7 +155,10 @@ impl Assembly {
     }
 
     fn declare(&self, name: &str, what: ArgKind, ty: Type, donate_to: Option<&str>) -> Value {
-        let mut attrs = ArgAttrs::new().sharding(self.mesh.whole(ty.rank()));
+        let mut attrs = ArgAttrs::new();
+        if let Some(sharding) = self.mesh.whole(ty.rank()) {
+            attrs = attrs.sharding(sharding);
+        }
         if let Some(result) = donate_to {
             attrs = attrs.donate_to(result);
         }

@@ -3,7 +3,7 @@ mod batch;
 use model::ModelConfig;
 use stablehlo::{DType, Update};
 
-use crate::arrangement::Build;
+use crate::arrangement::{Build, share_of};
 use crate::arrays::{Arrays, Drawing};
 use crate::layers::State;
 use crate::sampling::{self, REALS, WORDS};
@@ -32,8 +32,9 @@ pub fn decode(
     let program = Assembly::new(&format!("decode_{batch}"), mesh);
     let f = program.f();
     let (rows, window) = (i64::from(batch), i64::from(ladder.window()));
-    let shape = config.state();
-    let build = Build::new(&program, config, options);
+    let own = share_of(config, options, mesh)?;
+    let shape = own.state();
+    let build = Build::new(&program, config, &own, options);
     let arrays = Arrays::declare(&program, &shape, ladder);
     let per_row = |what| program.input(what, DType::S32, &[batch as usize]);
     let (tokens, positions, slots) =

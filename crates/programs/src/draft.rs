@@ -21,7 +21,7 @@ pub(crate) fn reads(build: &Build<'_>, f: &Func, mtp: Mtp, x: Value) -> Value {
 pub(crate) fn project(build: &Build<'_>, f: &Func, tokens: Value, hidden: Value, positions: Value) -> Value {
     let own = build.options.formats.draft.embedding;
     let table = if own { "mtp.embedding" } else { "embedding" };
-    let embedded = f.take_rows(build.program.weight(table), tokens);
+    let embedded = build.look_up(f, table, tokens);
     let first = f.eq(positions, f.splat_like(positions, 0.0));
     let first = f.broadcast_like(first, embedded, &[0]);
     let embedded = f.select(first, f.splat_like(embedded, 0.0), embedded);

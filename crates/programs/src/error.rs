@@ -9,6 +9,9 @@ pub enum Error {
         /// What it must be.
         reason: String,
     },
+    /// The mesh does not fit the model or the formats; the operator's fault.
+    #[error("mesh: {0}")]
+    Mesh(String),
     /// The builder of a program made an ill-typed operation; this crate's fault.
     #[error("program {program}: {source}")]
     Build {

@@ -14,6 +14,7 @@ use model::ModelConfig;
 use model::weights::Formats;
 use stablehlo::{Func, Value};
 
+use crate::mesh::Share;
 use crate::{Output, StateArray};
 
 pub(crate) use linear::Matrix;
@@ -24,6 +25,8 @@ pub(crate) struct Layer<'a> {
     pub(crate) f: &'a Func,
     pub(crate) config: &'a ModelConfig,
     pub(crate) formats: &'a Formats,
+    /// Which part of the heads and experts this is.
+    pub(crate) share: Share,
     /// Finds a weight of this layer by role, such as `kda.project`.
     pub(crate) weight: &'a dyn Fn(&Func, &str) -> Value,
     /// Finds a weight matrix of this layer by role, however it is held.
@@ -33,6 +36,11 @@ pub(crate) struct Layer<'a> {
 }
 
 impl Layer<'_> {
+    /// The sum of what the mesh's devices have.
+    pub(crate) fn sum(&self, x: Value) -> Value {
+        self.share.mesh.sum(self.f, x)
+    }
+
     /// A weight held in floats.
     pub(crate) fn weight(&self, role: &str) -> Value {
         (self.weight)(self.f, role)

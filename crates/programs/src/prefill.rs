@@ -4,7 +4,7 @@ mod tiles;
 use model::{ModelConfig, Residual, StateShape};
 use stablehlo::{DType, Func, Value};
 
-use crate::arrangement::Build;
+use crate::arrangement::{Build, share_of};
 use crate::arrays::{Arrays, Drawing};
 use crate::layers::State;
 use crate::sampling::{self, REALS, WORDS};
@@ -29,8 +29,9 @@ pub fn prefill(
     let program = Assembly::new(&format!("prefill_{chunk}"), mesh);
     let f = program.f();
     let rows = i64::from(chunk);
-    let shape = config.state();
-    let mut build = Build::new(&program, config, options);
+    let own = share_of(config, options, mesh)?;
+    let shape = own.state();
+    let mut build = Build::new(&program, config, &own, options);
     let arrays = Arrays::declare(&program, &shape, ladder);
     let tokens = program.input(Input::Tokens, DType::S32, &[chunk as usize]);
     let scalar = |what| program.input(what, DType::S32, &[]);

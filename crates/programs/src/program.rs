@@ -83,6 +83,8 @@ pub enum Input {
     Tokens,
     /// s32 `[]`: how many of the chunk's tokens are real, at least 1.
     Valid,
+    /// s32 `[]`: number of the device within the mesh. Only on a mesh of several.
+    Share,
     /// s32 `[]`: position of the chunk's first token. At 0 the slot's old state is ignored.
     Start,
     /// s32 `[]`: 1 when the chunk ends the prompt, so that a token is drawn and counted; 0 otherwise, and the drawn
@@ -135,6 +137,7 @@ impl Input {
         match self {
             Self::Tokens => "tokens",
             Self::Valid => "valid",
+            Self::Share => "share",
             Self::Start => "start",
             Self::EndsPrompt => "ends_prompt",
             Self::NextToken => "next_token",

@@ -16,7 +16,7 @@ pub(crate) struct Flags {
     /// The slice, such as tpu7x:2x2x4
     #[arg(long)]
     pub(crate) topology: String,
-    /// Split the program over so many devices, the slice's first ones
+    /// Run the program on so many devices, the slice's first ones
     #[arg(long, default_value_t = 1)]
     pub(crate) devices: usize,
     /// StableHLO text
@@ -35,7 +35,10 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
     let text = std::fs::read(&flags.program).with_context(|| flags.program.display().to_string())?;
     let plugin = Plugin::load(&flags.libtpu)?;
     let topology = Topology::tpu(&plugin, flags.topology.parse()?)?;
-    let options = topology.sharded_over(flags.devices);
+    let options = match flags.devices {
+        1 => topology.sharded_over(1),
+        devices => topology.replicated_over(devices),
+    };
     let outcome = match topology.compile(&text, &options) {
         Ok(compiled) => {
             if let (Some(path), Some(hlo)) = (&flags.listing, compiled.hlo()?) {

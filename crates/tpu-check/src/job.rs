@@ -24,6 +24,9 @@ pub(crate) struct Job {
     pub(crate) layers: Option<usize>,
     /// The slice, such as `tpu7x:2x2x4`.
     pub(crate) topology: String,
+    /// Devices of the slice that share heads and experts; its first one alone where absent.
+    #[serde(default = "one")]
+    pub(crate) mesh: usize,
     /// The program.
     pub(crate) program: Phase,
     /// Sizes of the state arrays.
@@ -36,6 +39,10 @@ pub(crate) struct Job {
     pub(crate) init_args: Vec<String>,
     /// What must come of it.
     pub(crate) expect: Expect,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// Which program.
@@ -134,12 +141,12 @@ impl Job {
             config.mtp = None;
         }
         let program = self.program(&config).with_context(named)?;
-        Ok(Source { text: program.text, devices: 1 })
+        Ok(Source { text: program.text, devices: self.mesh })
     }
 
     fn program(&self, config: &ModelConfig) -> Result<Program, programs::Error> {
         let Sizes { context, page_tokens, pages, slots, drafts } = self.state;
-        let formats = self.held.formats();
+        let formats = Formats { joined: self.mesh == 1, ..self.held.formats() };
         let (chunks, batches) = match self.program {
             Phase::Prefill(chunk) => (vec![chunk], Vec::new()),
             Phase::Decode(batch) => (vec![1], vec![batch]),
@@ -154,7 +161,7 @@ impl Job {
             drafts,
             latents: formats.float,
         };
-        let (options, mesh) = (Options { formats, ..Options::default() }, Mesh::one_device());
+        let (options, mesh) = (Options { formats, ..Options::default() }, Mesh::over(self.mesh));
         match self.program {
             Phase::Prefill(chunk) => programs::prefill(config, &ladder, chunk, &options, &mesh),
             Phase::Decode(batch) => programs::decode(config, &ladder, batch, &options, &mesh),

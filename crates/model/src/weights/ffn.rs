@@ -1,5 +1,5 @@
 use super::Source;
-use super::part::Part;
+use super::part::{Part, Rows};
 use crate::Moe;
 
 /// A gated network: `dense.in` holds the gate rows, then the up rows.
@@ -19,11 +19,11 @@ fn gated(
     parts: &mut Vec<Part>,
 ) {
     let rows = vec![
-        ("gate", inner, matrix("gate_proj", &[inner, hidden])),
-        ("up", inner, matrix("up_proj", &[inner, hidden])),
+        Rows::cut("gate", inner, matrix("gate_proj", &[inner, hidden])),
+        Rows::cut("up", inner, matrix("up_proj", &[inner, hidden])),
     ];
     parts.push(Part::rows(roles[0], hidden, rows));
-    parts.push(Part::matrix(roles[1], &[hidden, inner], matrix("down_proj", &[hidden, inner])));
+    parts.push(Part::matrix(roles[1], &[hidden, inner], matrix("down_proj", &[hidden, inner])).cut(1));
 }
 
 /// Routed experts, and the shared ones as one gated network of `shared * inner` channels.
@@ -36,23 +36,20 @@ pub(super) fn experts(moe: &Moe, hidden: usize, at: &str, parts: &mut Vec<Part>)
             .map(|room| format!("{at}.{room}e_score_correction_bias")),
         &[moe.experts],
     );
-    parts.push(Part::vector(
-        "moe.router",
-        &[moe.experts, hidden],
-        named("gate.weight", &[moe.experts, hidden]),
-    ));
+    let router = named("gate.weight", &[moe.experts, hidden]);
+    parts.push(Part::vector("moe.router", &[moe.experts, hidden], router).cut(0));
     parts.push(Part::vector("moe.bias", &[moe.experts], bias));
     routed(moe, moe.width(hidden), at, &named, parts);
     if let Some(latent) = &moe.latent {
         let width = latent.width;
         let matrix = |name: &str, dims: &[usize]| named(&format!("{name}.weight"), dims);
         let down = matrix("routed_expert_down_proj", &[width, hidden]);
-        parts.push(Part::matrix("moe.enter", &[width, hidden], down));
+        parts.push(Part::matrix("moe.enter", &[width, hidden], down).cut(0));
         if latent.normed {
             parts.push(Part::vector("moe.norm", &[width], matrix("routed_expert_norm", &[width])));
         }
         let up = matrix("routed_expert_up_proj", &[hidden, width]);
-        parts.push(Part::matrix("moe.leave", &[hidden, width], up));
+        parts.push(Part::matrix("moe.leave", &[hidden, width], up).cut(1));
     }
     if moe.shared > 0 {
         let matrix = |name: &str, dims: &[usize]| named(&format!("shared_experts.{name}.weight"), dims);
@@ -89,11 +86,11 @@ fn routed(
     let leave = (0..experts).map(|e| {
         Source::Either(vec![fused.clone().rows(e, 1), expert(e, ["w2", "down_proj"], &[width, inner])])
     });
-    parts.push(Part::experts("moe.in", &[experts, 2 * inner, width], enter));
+    parts.push(Part::experts("moe.in", &[experts, 2 * inner, width], enter).cut(0));
     parts.push(if moe.is_grouped() {
-        Part::experts("moe.out", &[experts, width, inner], Source::Join(leave.collect()))
+        Part::experts("moe.out", &[experts, width, inner], Source::Join(leave.collect())).cut(0)
     } else {
         let beside = Source::Columns { parts: leave.collect(), rows: width };
-        Part::experts("moe.out", &[width, experts, inner], beside)
+        Part::experts("moe.out", &[width, experts, inner], beside).cut(1)
     });
 }

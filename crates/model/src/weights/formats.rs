@@ -91,34 +91,35 @@ impl Default for Formats {
 impl Formats {
     /// The arrays that one part becomes, stacked `repeats` times.
     pub(super) fn encode(&self, part: Part, prefix: &str, repeats: Option<usize>, all: &mut Vec<WeightSpec>) {
-        let name = format!("{prefix}{}", part.role);
         let lead = |dims: &[usize]| repeats.iter().chain(dims).copied().collect::<Vec<_>>();
+        let axis = |cut: Option<usize>| cut.map(|axis| axis + usize::from(repeats.is_some()));
+        let name = format!("{prefix}{}", part.role);
+        let whole = Array { name, dims: lead(&part.dims), cut: axis(part.cut) };
         match part.kind {
-            Kind::Vector(source) => {
-                all.push(float(name, lead(&part.dims), Float::F32, source));
-            }
-            Kind::Table(source) => all.push(float(name, lead(&part.dims), self.float, source)),
-            Kind::Matrix(source) => self.matrix(self.matrices, name, lead(&part.dims), source, all),
-            Kind::Experts(source) => self.matrix(self.experts, name, lead(&part.dims), source, all),
+            Kind::Vector(source) => all.push(whole.float(Float::F32, source)),
+            Kind::Table(source) => all.push(whole.float(self.float, source)),
+            Kind::Matrix(source) => self.matrix(self.matrices, whole, source, all),
+            Kind::Experts(source) => self.matrix(self.experts, whole, source, all),
             Kind::Rows(rows) if self.joined => {
-                let layers = repeats.unwrap_or(1);
-                let of = |layer: usize| {
-                    Source::Join(rows.iter().map(|(_, _, source)| source.layer(layer)).collect())
-                };
-                let source = Source::Join((0..layers).map(of).collect());
-                self.matrix(self.matrices, name, lead(&part.dims), source, all);
+                let of =
+                    |layer: usize| Source::Join(rows.iter().map(|each| each.source.layer(layer)).collect());
+                let source = Source::Join((0..repeats.unwrap_or(1)).map(of).collect());
+                self.matrix(self.matrices, whole, source, all);
             }
             Kind::Rows(rows) => {
                 let width = part.dims.last().copied().unwrap_or(1);
-                for (own, count, source) in rows {
-                    let name = format!("{name}.{own}");
-                    self.matrix(self.matrices, name, lead(&[count, width]), source, all);
+                for each in rows {
+                    let name = format!("{}.{}", whole.name, each.name);
+                    let cut = axis(each.is_cut.then_some(0));
+                    let array = Array { name, dims: lead(&[each.rows, width]), cut };
+                    self.matrix(self.matrices, array, each.source, all);
                 }
             }
         }
     }
 
-    fn matrix(&self, held: Held, name: String, dims: Vec<usize>, source: Source, all: &mut Vec<WeightSpec>) {
+    fn matrix(&self, held: Held, array: Array, source: Source, all: &mut Vec<WeightSpec>) {
+        let Array { name, dims, cut } = array;
         let columns = dims.last().copied().unwrap_or(1);
         let short = |by: usize| {
             let mut dims = dims.clone();
@@ -127,11 +128,12 @@ impl Formats {
             }
             dims
         };
-        let mut push = |suffix: &str, dims, encoding, source| {
-            all.push(WeightSpec { name: format!("{name}.{suffix}"), dims, encoding, source });
+        let mut push = |suffix: &str, dims: Vec<usize>, encoding, source| {
+            let cut = cut.filter(|&axis| axis < dims.len());
+            all.push(WeightSpec { name: format!("{name}.{suffix}"), dims, cut, encoding, source });
         };
         match held {
-            Held::Float => all.push(float(name, dims, self.float, source)),
+            Held::Float => all.push(Array { name, dims, cut }.float(self.float, source)),
             Held::Int8 => {
                 let rows = dims[..dims.len() - 1].to_vec();
                 push("int8", dims, Encoding::Int8, source.clone());
@@ -147,6 +149,16 @@ impl Formats {
     }
 }
 
-fn float(name: String, dims: Vec<usize>, float: Float, source: Source) -> WeightSpec {
-    WeightSpec { name, dims, encoding: Encoding::Float(float), source }
+/// An array to be encoded.
+struct Array {
+    name: String,
+    dims: Vec<usize>,
+    cut: Option<usize>,
+}
+
+impl Array {
+    fn float(self, float: Float, source: Source) -> WeightSpec {
+        let Self { name, dims, cut } = self;
+        WeightSpec { name, dims, cut, encoding: Encoding::Float(float), source }
+    }
 }

@@ -1,5 +1,5 @@
 use super::Source;
-use super::part::{Part, tensor};
+use super::part::{Part, Rows, tensor};
 use crate::{Indexer, ModelConfig};
 
 /// Multi-head latent attention. The key and value halves of `kv_b_proj` are told apart for the absorbed form.
@@ -9,17 +9,17 @@ pub(super) fn parts(config: &ModelConfig, at: &str, parts: &mut Vec<Part>) {
     let (latent, values) = (mla.latent_width(), mla.heads * mla.value);
     let matrix = |name: &str, dims: &[usize]| tensor(&format!("{at}.{name}.weight"), dims);
     let mut project = vec![match mla.q_lora {
-        None => ("query", query, matrix("q_proj", &[query, hidden])),
-        Some(rank) => ("query", rank, matrix("q_a_proj", &[rank, hidden])),
+        None => Rows::cut("query", query, matrix("q_proj", &[query, hidden])),
+        Some(rank) => Rows::whole("query", rank, matrix("q_a_proj", &[rank, hidden])),
     }];
-    project.push(("latent", latent, matrix("kv_a_proj_with_mqa", &[latent, hidden])));
+    project.push(Rows::whole("latent", latent, matrix("kv_a_proj_with_mqa", &[latent, hidden])));
     if mla.gated {
-        project.push(("gate", values, matrix("g_proj", &[values, hidden])));
+        project.push(Rows::cut("gate", values, matrix("g_proj", &[values, hidden])));
     }
     parts.push(Part::rows("mla.project", hidden, project));
     if let Some(rank) = mla.q_lora {
         parts.push(Part::vector("mla.query_norm", &[rank], matrix("q_a_layernorm", &[rank])));
-        parts.push(Part::matrix("mla.query", &[query, rank], matrix("q_b_proj", &[query, rank])));
+        parts.push(Part::matrix("mla.query", &[query, rank], matrix("q_b_proj", &[query, rank])).cut(0));
         if let Some(indexer) = &mla.indexer {
             index(indexer, hidden, rank, &format!("{at}.indexer"), parts);
         }
@@ -32,9 +32,9 @@ pub(super) fn parts(config: &ModelConfig, at: &str, parts: &mut Vec<Part>) {
         Source::Join((0..mla.heads).map(head).collect())
     };
     parts.extend([
-        Part::matrix("mla.key", &[mla.heads, mla.nope, mla.kv_lora], cut(0, mla.nope)),
-        Part::matrix("mla.value", &[mla.heads, mla.value, mla.kv_lora], cut(mla.nope, mla.value)),
-        Part::matrix("mla.out", &[hidden, values], matrix("o_proj", &[hidden, values])),
+        Part::matrix("mla.key", &[mla.heads, mla.nope, mla.kv_lora], cut(0, mla.nope)).cut(0),
+        Part::matrix("mla.value", &[mla.heads, mla.value, mla.kv_lora], cut(mla.nope, mla.value)).cut(0),
+        Part::matrix("mla.out", &[hidden, values], matrix("o_proj", &[hidden, values])).cut(1),
     ]);
 }
 

@@ -29,9 +29,10 @@ fn rows_joins_and_columns_nest() {
     let beside = Source::Columns { parts: vec![rows(1), tensor("b", &[2, 3])], rows: 2 };
     let source =
         Source::Join(vec![Source::Rows { of: Box::new(beside.clone()), start: 1, rows: 1 }, rows(0)]);
-    let weight = WeightSpec { name: "w".to_owned(), encoding: F32, dims: vec![4, 3], source };
+    let weight = WeightSpec { name: "w".to_owned(), cut: None, encoding: F32, dims: vec![4, 3], source };
     assert_eq!(values(&weight, &tensors).unwrap(), [6, 7, 8, 103, 104, 105, 0, 1, 2, 3, 4, 5]);
-    let weight = WeightSpec { name: "w".to_owned(), encoding: F32, dims: vec![2, 6], source: beside };
+    let weight =
+        WeightSpec { name: "w".to_owned(), cut: None, encoding: F32, dims: vec![2, 6], source: beside };
     assert_eq!(values(&weight, &tensors).unwrap(), [3, 4, 5, 100, 101, 102, 6, 7, 8, 103, 104, 105]);
 }
 
@@ -39,7 +40,7 @@ fn rows_joins_and_columns_nest() {
 fn the_first_complete_alternative_is_taken_and_none_is_an_error() {
     let halves = Source::Join(vec![tensor("left", &[1]), tensor("right", &[1])]);
     let source = Source::Either(vec![halves, tensor("whole", &[2])]);
-    let weight = WeightSpec { name: "w".to_owned(), encoding: F32, dims: vec![2], source };
+    let weight = WeightSpec { name: "w".to_owned(), cut: None, encoding: F32, dims: vec![2], source };
     let half = HashMap::from([("left", vec![1]), ("whole", vec![5, 6])]);
     assert_eq!(values(&weight, &half).unwrap(), [5, 6]);
     let nothing = HashMap::from([("left", vec![1])]);

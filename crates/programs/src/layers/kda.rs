@@ -103,7 +103,7 @@ pub(crate) fn output(layer: &Layer<'_>, projected: &Projected, o: Value) -> Valu
     let weighed = f.mul(normed, f.broadcast_like(layer.weight("kda.norm"), normed, &[2]));
     let gate = f.logistic(f.convert(projected.gate, DType::F32));
     let gated = f.mul(f.reshape(weighed, &[rows, width]), gate);
-    linear(f, f.convert(gated, f.dtype(projected.gate)), layer.matrix("kda.out"))
+    layer.sum(linear(f, f.convert(gated, f.dtype(projected.gate)), layer.matrix("kda.out")))
 }
 
 #[cfg(test)]

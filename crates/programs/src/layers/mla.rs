@@ -95,7 +95,7 @@ pub(crate) fn output(layer: &Layer<'_>, projected: &Projected, sums: Value) -> V
         Some(gate) => f.mul(values, f.logistic(gate)),
         None => values,
     };
-    linear(f, values, layer.matrix("mla.out"))
+    layer.sum(linear(f, values, layer.matrix("mla.out")))
 }
 
 #[cfg(test)]

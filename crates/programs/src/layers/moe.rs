@@ -15,32 +15,41 @@ const PAIRWISE_EXPERTS: usize = 64;
 /// `[rows, hidden]` through the routed and the shared experts.
 ///
 /// Latent experts read and write a space of their own; the router and the shared ones see the residual's.
+///
+/// On a mesh every device runs its share of the experts. Sums over devices are taken where the next operation is not linear:
+/// before the norm of latent experts, and at the end, there for routed and shared ones together.
 pub(crate) fn moe(layer: &Layer<'_>, shape: &Moe, x: Value) -> Value {
-    let f = layer.f;
-    let weights = route(layer, shape, x);
-    let inside = shape.latent.map_or(x, |_| linear(f, x, layer.matrix("moe.enter")));
+    let (f, share) = (layer.f, layer.share);
+    let weights = share.part(f, route(layer, shape, x), 1);
+    let inside = match shape.latent {
+        Some(_) => share.mesh.gather(f, linear(f, x, layer.matrix("moe.enter")), 1),
+        None => x,
+    };
     let mut y = if shape.is_grouped() {
         grouped::run(layer, shape, inside, weights)
     } else {
         every_expert(layer, inside, weights)
     };
     if let Some(latent) = shape.latent {
+        y = layer.sum(y);
         if latent.normed {
             y = rms_norm(f, y, layer.weight("moe.norm"), layer.config.rms_eps);
         }
-        y = linear(f, y, layer.matrix("moe.leave"));
+        y = linear(f, share.part(f, y, 1), layer.matrix("moe.leave"));
     }
-    if shape.shared == 0 {
-        return y;
+    if shape.shared > 0 {
+        let inner = shape.shared * shape.inner / share.mesh.devices();
+        y = f.add(y, gated(layer, x, "shared.in", inner, "shared.out"));
     }
-    f.add(y, gated(layer, x, "shared.in", shape.shared * shape.inner, "shared.out"))
+    layer.sum(y)
 }
 
 /// Weight of each routed expert for each row, f32 `[rows, experts]`; 0 where it is not chosen.
 fn route(layer: &Layer<'_>, shape: &Moe, x: Value) -> Value {
     let f = layer.f;
     let x = f.convert(x, DType::F32);
-    let scores = f.logistic(f.linear(x, layer.weight("moe.router")));
+    let scores = layer.share.mesh.gather(f, f.linear(x, layer.weight("moe.router")), 1);
+    let scores = f.logistic(scores);
     let biased = f.add(scores, f.broadcast_like(layer.weight("moe.bias"), scores, &[1]));
     let chosen = choose(f, biased, shape.top_k);
     let kept = f.select(chosen, scores, f.splat_like(scores, 0.0));

@@ -4,7 +4,7 @@ use checkpoint::Wanted;
 use programs::ShapeLadder;
 use programs::sampling::{Asked, SampleRow};
 
-use super::machine::Machine;
+use super::machine::{Machine, Setup};
 use super::{fixture, ladder, sequences};
 
 /// Enough to cross 50 pools of four tokens and five pages of 32.
@@ -52,7 +52,8 @@ impl Bench {
     fn new(name: &'static str, drafts: u32, forced: bool) -> Self {
         let ladder = ladder(&PROMPTS, DRAWN, &[128], 32, drafts);
         let wanted = Wanted { drafts: drafts > 0, ..Wanted::default() };
-        let machine = Machine::new(&fixture(name).0, &ladder, &wanted, forced);
+        let setup = Setup { wanted, forced, ..Setup::default() };
+        let machine = Machine::new(&fixture(name).0, &ladder, setup);
         Self { name, ladder, machine }
     }
 

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use checkpoint::{Checkpoint, Wanted};
+use model::ModelConfig;
 use model::weights::{Encoding, Float};
-use pjrt::{Buffer, Client, CompileOptions, DType, Executable, OptionValue};
+use pjrt::{Buffer, Client, CompileOptions, DType, Executable, OptionValue, Plugin};
 use programs::sampling::{REALS, SampleRow, WORDS};
 use programs::{
     ArgKind, Input, Mesh, Options, Output, Program, ResKind, ShapeLadder, StateArray, decode, prefill,
@@ -46,11 +47,14 @@ impl Sequence {
 
 type Compiled = (Program, Executable);
 
+/// An array on every device.
+type Spread = Vec<Buffer>;
+
 pub(crate) struct Machine {
     client: Client,
     ladder: ShapeLadder,
-    weights: HashMap<String, Buffer>,
-    states: HashMap<StateArray, Buffer>,
+    weights: HashMap<String, Spread>,
+    states: HashMap<StateArray, Spread>,
     prefills: Vec<(u32, Compiled)>,
     decode: Compiled,
     forced: bool,
@@ -78,15 +82,29 @@ fn element(dtype: programs::DType) -> DType {
     }
 }
 
+/// What a machine runs besides a fixture on a ladder.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Setup {
+    pub(crate) wanted: Wanted,
+    /// Drafts come with each call.
+    pub(crate) forced: bool,
+    /// Devices beyond the first.
+    pub(crate) more_devices: usize,
+}
+
 impl Machine {
     /// Uploads the checkpoint's weights and fills all state with what no result may depend on.
-    pub(crate) fn new(dir: &Path, ladder: &ShapeLadder, wanted: &Wanted, forced: bool) -> Self {
-        let client = Client::open(&pjrt::plugin_path().unwrap()).unwrap();
-        let checkpoint = Checkpoint::open(dir, wanted).unwrap();
-        let device = &client.devices()[0];
+    pub(crate) fn new(dir: &Path, ladder: &ShapeLadder, setup: Setup) -> Self {
+        let count = setup.more_devices + 1;
+        let plugin = Plugin::load(&pjrt::plugin_path().unwrap()).unwrap();
+        let client = Client::new(&plugin, &[("cpu_device_count", OptionValue::Int64(count as i64))]).unwrap();
+        let wanted = Wanted { joined: count == 1, ..setup.wanted };
+        let checkpoint = Checkpoint::open(dir, &wanted).unwrap();
         let config = checkpoint.config();
+        let put = |device: usize, bytes: &[u8], dtype, dims: &[i64]| {
+            client.buffer_from_host(bytes, dtype, dims, &client.devices()[device]).unwrap()
+        };
         let weights = checkpoint.weights().iter().map(|spec| {
-            let dims: Vec<i64> = spec.dims.iter().map(|&dim| dim as i64).collect();
             let dtype = match spec.encoding {
                 Encoding::Float(Float::F32) | Encoding::Int8Scales => DType::F32,
                 Encoding::Float(Float::Bf16) => DType::BF16,
@@ -94,41 +112,37 @@ impl Machine {
                 Encoding::Bytes => DType::U8,
             };
             let bytes = checkpoint.assemble(spec).unwrap();
-            (spec.name.clone(), client.buffer_from_host(&bytes, dtype, &dims, device).unwrap())
-        });
-        let states = StateArray::of(&config.state(), ladder).into_iter().map(|array| {
-            let ty = array.ty(&config.state(), ladder);
-            let count = ty.elements() as usize;
-            let poison: Vec<u8> = match ty.dtype {
-                programs::DType::S32 => 7i32.to_le_bytes().repeat(count),
-                programs::DType::Pred => vec![1; count],
-                programs::DType::BF16 => [0xc0, 0x7f].repeat(count),
-                _ => f32::NAN.to_le_bytes().repeat(count),
+            let part = |device| {
+                let (bytes, dims) = share(&bytes, &spec.dims, spec.cut.filter(|_| count > 1), count, device);
+                put(device, &bytes, dtype, &dims)
             };
-            (array, client.buffer_from_host(&poison, element(ty.dtype), &ty.dims, device).unwrap())
+            (spec.name.clone(), (0..count).map(part).collect())
         });
+        let state = if count > 1 { config.share(count).unwrap().state() } else { config.state() };
+        let states = StateArray::of(&state, ladder).into_iter().map(|array| {
+            let ty = array.ty(&state, ladder);
+            let elements = ty.elements() as usize;
+            let poison: Vec<u8> = match ty.dtype {
+                programs::DType::S32 => 7i32.to_le_bytes().repeat(elements),
+                programs::DType::Pred => vec![1; elements],
+                programs::DType::BF16 => [0xc0, 0x7f].repeat(elements),
+                _ => f32::NAN.to_le_bytes().repeat(elements),
+            };
+            let each = |device| put(device, &poison, element(ty.dtype), &ty.dims);
+            (array, (0..count).map(each).collect())
+        });
+        let (weights, states) = (weights.collect(), states.collect());
         let formats = *checkpoint.formats();
-        let options = Options { formats, emit_logits: true, emit_layers: true, force_drafts: forced };
-        let mesh = Mesh::one_device();
-        let compile = |program: Program| {
-            let mut options = CompileOptions::sharded_over(&client.devices()[..1]);
-            // Compiling costs more than running here, and how fast code is changes no number that is judged.
-            options.flags.push(("xla_backend_optimization_level".to_owned(), OptionValue::Int64(0)));
-            let executable = client.compile(&program.text, &options).unwrap();
-            (program, executable)
-        };
-        let chunks = ladder
-            .chunks
-            .iter()
-            .map(|&chunk| (chunk, compile(prefill(config, ladder, chunk, &options, &mesh).unwrap())));
+        let options = Options { formats, emit_logits: true, emit_layers: true, force_drafts: setup.forced };
+        let [prefills, mut decodes] = programs_of(&client, config, ladder, &options);
         Self {
-            weights: weights.collect(),
-            states: states.collect(),
-            prefills: chunks.collect(),
-            decode: compile(decode(config, ladder, ladder.batches[0], &options, &mesh).unwrap()),
+            weights,
+            states,
+            prefills,
+            decode: decodes.remove(0).1,
             ladder: ladder.clone(),
             client,
-            forced,
+            forced: setup.forced,
             sampling: SampleRow::padding(),
         }
     }
@@ -145,6 +159,7 @@ impl Machine {
             tokens.resize(chunk as usize, 3);
             let next = prompt.get(start + valid).copied().unwrap_or_default();
             let inputs = HashMap::from([
+                (Input::Share, self.shares()),
                 (Input::Tokens, self.array(&tokens, &[i64::from(chunk)])),
                 (Input::Valid, self.array(&[valid as i32], &[])),
                 (Input::Start, self.array(&[start as i32], &[])),
@@ -199,6 +214,7 @@ impl Machine {
         let (words, reals) = (self.sampling.words.repeat(batch), self.sampling.reals.repeat(batch));
         let rows = batch as i64;
         let inputs = HashMap::from([
+            (Input::Share, self.shares()),
             (Input::Tokens, self.array(&tokens, &[rows])),
             (Input::Positions, self.array(&positions, &[rows])),
             (Input::Accepted, self.array(&accepted, &[rows])),
@@ -230,33 +246,94 @@ impl Machine {
         shown
     }
 
-    fn array<T: pjrt::Element>(&self, data: &[T], dims: &[i64]) -> Buffer {
-        self.client.buffer_from_slice(data, dims, &self.client.devices()[0]).unwrap()
+    fn array<T: pjrt::Element>(&self, data: &[T], dims: &[i64]) -> Spread {
+        let put = |device| self.client.buffer_from_slice(data, dims, device).unwrap();
+        self.client.devices().iter().map(put).collect()
+    }
+
+    /// Each device's number.
+    fn shares(&self) -> Spread {
+        let devices = self.client.devices().iter().enumerate();
+        devices
+            .map(|(at, device)| self.client.buffer_from_slice(&[at as i32], &[], device).unwrap())
+            .collect()
     }
 }
 
-/// Binds by meaning, runs, keeps the state and gives back the outputs.
+/// A device's part of an array, and its axis lengths.
+fn share(
+    bytes: &[u8],
+    dims: &[usize],
+    cut: Option<usize>,
+    count: usize,
+    device: usize,
+) -> (Vec<u8>, Vec<i64>) {
+    let mut held: Vec<i64> = dims.iter().map(|&dim| dim as i64).collect();
+    let Some(axis) = cut else { return (bytes.to_vec(), held) };
+    held[axis] /= count as i64;
+    let outer: usize = dims[..axis].iter().product();
+    let row = bytes.len() / outer;
+    let part = row / count;
+    let parts = (0..outer).flat_map(|at| &bytes[at * row + device * part..at * row + (device + 1) * part]);
+    (parts.copied().collect(), held)
+}
+
+/// Prefill programs by chunk length, and decode programs by batch.
+fn programs_of(
+    client: &Client,
+    config: &ModelConfig,
+    ladder: &ShapeLadder,
+    options: &Options,
+) -> [Vec<(u32, Compiled)>; 2] {
+    let mesh = Mesh::over(client.devices().len());
+    let compile = |program: Program| {
+        let mut options = match mesh.devices() {
+            1 => CompileOptions::sharded_over(client.devices()),
+            _ => CompileOptions::replicated_over(client.devices()),
+        };
+        // Compiling costs more than running here, and how fast code is changes no number that is judged.
+        options.flags.push(("xla_backend_optimization_level".to_owned(), OptionValue::Int64(0)));
+        let executable = client.compile(&program.text, &options).unwrap();
+        (program, executable)
+    };
+    let prefills = ladder
+        .chunks
+        .iter()
+        .map(|&chunk| (chunk, compile(prefill(config, ladder, chunk, options, &mesh).unwrap())));
+    let decodes = ladder
+        .batches
+        .iter()
+        .map(|&batch| (batch, compile(decode(config, ladder, batch, options, &mesh).unwrap())));
+    [prefills.collect(), decodes.collect()]
+}
+
+/// Binds by meaning, runs, keeps the state and gives back the outputs, which all devices have alike.
 fn execute(
     (program, executable): &Compiled,
-    weights: &HashMap<String, Buffer>,
-    states: &mut HashMap<StateArray, Buffer>,
-    inputs: &HashMap<Input, Buffer>,
+    weights: &HashMap<String, Spread>,
+    states: &mut HashMap<StateArray, Spread>,
+    inputs: &HashMap<Input, Spread>,
 ) -> HashMap<Output, Buffer> {
     let bind = |what: &ArgKind| match what {
         ArgKind::Weight(spec) => &weights[&spec.name],
         ArgKind::State(array) => &states[array],
         ArgKind::Input(input) => &inputs[input],
     };
-    let arguments: Vec<&Buffer> = program.args.iter().map(|arg| bind(&arg.what)).collect();
-    let results = executable.execute(&arguments).unwrap();
+    let devices = inputs[&Input::Tokens].len();
+    let arguments: Vec<Vec<&Buffer>> = (0..devices)
+        .map(|device| program.args.iter().map(|arg| &bind(&arg.what)[device]).collect())
+        .collect();
+    let mut results: Vec<_> =
+        executable.execute_sharded(&arguments).unwrap().into_iter().map(Vec::into_iter).collect();
     let mut outputs = HashMap::new();
-    for (res, buffer) in program.results.iter().zip(results) {
+    for res in &program.results {
+        let mut each: Spread = results.iter_mut().map(|result| result.next().unwrap()).collect();
         match res.what {
             ResKind::State(array) => {
-                states.insert(array, buffer);
+                states.insert(array, each);
             }
             ResKind::Output(output) => {
-                outputs.insert(output, buffer);
+                outputs.insert(output, each.remove(0));
             }
         }
     }

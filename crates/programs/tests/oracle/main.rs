@@ -8,7 +8,7 @@ mod narrow;
 use std::path::{Path, PathBuf};
 
 use checkpoint::Wanted;
-use machine::{Machine, Sequence};
+use machine::{Machine, Sequence, Setup};
 use model::weights::Float;
 use programs::ShapeLadder;
 use serde::Deserialize;
@@ -78,11 +78,12 @@ fn lengths(expected: &Expected) -> Vec<usize> {
 }
 
 /// Runs all prompts, then draws; every number is the judge's.
-fn agrees(name: &str, chunks: &[u32], page_tokens: u32, drafts: u32) {
+fn agrees(name: &str, chunks: &[u32], page_tokens: u32, drafts: u32, devices: usize) {
     let (dir, expected) = fixture(name);
     let ladder = ladder(&lengths(&expected), DRAWN, chunks, page_tokens, drafts);
     let wanted = Wanted { drafts: drafts > 0, ..Wanted::default() };
-    let mut machine = Machine::new(&dir, &ladder, &wanted, false);
+    let setup = Setup { wanted, more_devices: devices - 1, ..Setup::default() };
+    let mut machine = Machine::new(&dir, &ladder, setup);
     let mut sequences = sequences(&lengths(&expected), &ladder);
     for (sequence, prompt) in sequences.iter_mut().zip(&expected.prompts) {
         let what = format!("{name}: {} tokens", prompt.ids.len());
@@ -142,7 +143,7 @@ macro_rules! fixtures {
     ($($test:ident $name:literal: chunks $chunks:expr, pages of $page:literal, drafts $drafts:literal;)+) => {$(
         #[test]
         fn $test() {
-            agrees($name, &$chunks, $page, $drafts);
+            agrees($name, &$chunks, $page, $drafts, 1);
         }
     )+};
 }
@@ -171,4 +172,37 @@ fixtures! {
     glm_4_drafting "glm-4": chunks [96], pages of 64, drafts 3;
     glm_5_drafting "glm-5": chunks [27, 150], pages of 20, drafts 3;
     glm_fp8 "glm-fp8": chunks [128], pages of 16, drafts 0;
+}
+
+#[test]
+fn k3_over_two_devices() {
+    agrees("k3-2", &[128], 16, 3, 2);
+}
+
+#[test]
+fn glm_over_four_devices_is_what_it_is_on_one() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/glm-demo");
+    let prompts = [5, 300];
+    let ladder = ladder(&prompts, 12, &[128], 16, 2);
+    let wanted = Wanted::default();
+    let [one, four] = [0, 3].map(|more_devices| {
+        let mut machine = Machine::new(&dir, &ladder, Setup { wanted, more_devices, ..Setup::default() });
+        let mut all = sequences(&prompts, &ladder);
+        let mut logits = Vec::new();
+        for (sequence, length) in all.iter_mut().zip(prompts) {
+            let prompt: Vec<i32> = (0..length as i32).map(|at| 3 + at * 37 % 2000).collect();
+            let got = machine.prefill(sequence, &prompt);
+            logits.push(got.logits.iter().map(|&x| f64::from(x)).collect::<Vec<_>>());
+            sequence.tokens.push(got.token);
+        }
+        for _ in 0..4 {
+            machine.decode(&mut all, &[]);
+        }
+        (logits, all.into_iter().map(|sequence| sequence.tokens).collect::<Vec<_>>())
+    });
+    for (one, four) in one.0.iter().zip(&four.0) {
+        let four: Vec<f32> = four.iter().map(|&x| x as f32).collect();
+        assert_close("logits", &four, one);
+    }
+    assert_eq!(one.1, four.1);
 }

@@ -3,7 +3,7 @@
 use checkpoint::Wanted;
 use model::weights::Float;
 
-use super::machine::Machine;
+use super::machine::{Machine, Setup};
 use super::{fixture, ladder, lengths, sequences};
 
 /// How much further from the judge's f32 logits than the judge's own bf16 run.
@@ -14,7 +14,7 @@ fn stays_as_near_as_the_judge(name: &str) {
     let mut ladder = ladder(&lengths(&expected), 1, &[64], 16, 0);
     ladder.latents = Float::Bf16;
     let wanted = Wanted { float: Float::Bf16, drafts: false, ..Wanted::default() };
-    let mut machine = Machine::new(&dir, &ladder, &wanted, false);
+    let mut machine = Machine::new(&dir, &ladder, Setup { wanted, ..Setup::default() });
     let (mut ours, mut judges) = (0.0, 0.0);
     for (sequence, prompt) in sequences(&lengths(&expected), &ladder).iter_mut().zip(&expected.prompts) {
         let logits = machine.prefill(sequence, &prompt.ids).logits;

@@ -6,6 +6,7 @@ use stablehlo::{DType, Func, Module, Value};
 
 use super::moe;
 use crate::layers::{Layer, Matrix};
+use crate::mesh::Share;
 use crate::on_cpu;
 
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
@@ -133,8 +134,15 @@ impl Case {
         let matrix = |_: &Func, role: &str| Matrix::Float(values[role]);
         let (config, formats) = (config(), Formats::default());
         let index = f.scalar(0i32);
-        let layer =
-            Layer { f: &f, config: &config, formats: &formats, weight: &weight, matrix: &matrix, index };
+        let layer = Layer {
+            f: &f,
+            config: &config,
+            formats: &formats,
+            share: Share::of_one(),
+            weight: &weight,
+            matrix: &matrix,
+            index,
+        };
         let out = moe(&layer, &self.shape, values["x"]);
         f.ret(&[("out", out)]);
         let text = module.finish().unwrap().text;

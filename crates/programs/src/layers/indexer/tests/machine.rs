@@ -178,8 +178,15 @@ impl<'a> Machine<'a> {
         let find = |_: &Func, role: &str| weights[role];
         let matrix = |_: &Func, role: &str| Matrix::Float(weights[role]);
         let formats = Formats::default();
-        let layer =
-            Layer { f: &f, config, formats: &formats, weight: &find, matrix: &matrix, index: f.scalar(1i32) };
+        let layer = Layer {
+            f: &f,
+            config,
+            formats: &formats,
+            share: crate::mesh::Share::of_one(),
+            weight: &find,
+            matrix: &matrix,
+            index: f.scalar(1i32),
+        };
         let out = match does {
             Does::Attend => phase.mla(&layer, x, &mut state),
             Does::Cache => {
