@@ -116,7 +116,7 @@ impl Job {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         let mut jobs: Vec<Self> =
             serde_json::from_str(&text).with_context(|| format!("reading {}", path.display()))?;
-        let folder = path.parent().unwrap_or(Path::new("."));
+        let folder = path.parent().unwrap_or_else(|| Path::new("."));
         for job in &mut jobs {
             job.slice()?;
             job.config = folder.join(&job.config);

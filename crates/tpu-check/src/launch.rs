@@ -134,6 +134,6 @@ fn last_words(stderr: &Path) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     // An abort says why first, then prints its stack.
     let said = lines.iter().position(|line| line.starts_with('F') || line.contains("Check failed"));
-    let from = said.unwrap_or(lines.len().saturating_sub(LAST_WORDS));
+    let from = said.unwrap_or_else(|| lines.len().saturating_sub(LAST_WORDS));
     lines[from..].iter().take(LAST_WORDS).copied().collect::<Vec<_>>().join("\n")
 }

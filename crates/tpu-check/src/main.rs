@@ -66,7 +66,7 @@ fn check(flags: &Flags) -> anyhow::Result<()> {
     }
     let libtpu = pjrt::libtpu_path().context("run `make libtpu`")?;
     let scratch = tempfile::tempdir()?;
-    let folder = flags.keep.as_deref().unwrap_or(scratch.path());
+    let folder = flags.keep.as_deref().unwrap_or_else(|| scratch.path());
     std::fs::create_dir_all(folder)?;
     let launcher = launch::Launcher { libtpu, timeout: Duration::from_secs(flags.timeout), folder };
     let mut lines = Vec::new();
