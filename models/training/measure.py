@@ -29,7 +29,7 @@ import train
 from draw import of_layer
 from norm import rms
 
-PROMPTS, PROMPT, COUNT, DRAFTS, TEMPERATURE = 16, 128, 64, 3, 0.8
+PROMPTS, PROMPT, COUNT, DRAFTS, TEMPERATURE = 12, 128, 64, 3, 0.8
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -42,12 +42,12 @@ def scores_at(family, c, params, bias, ids, position):
 def continued(family, c, params, bias, prompts, noise, temperature):
     """prompts [B,P] with noise.shape[1] more tokens. noise [B,count,V] is added to the logits over the temperature."""
     b, p = prompts.shape
-    ids = np.zeros((b, p + noise.shape[1]), np.int32)
+    ids = np.zeros((b, max(p + noise.shape[1], PROMPT + COUNT)), np.int32)
     ids[:, :p] = prompts
     for i in range(noise.shape[1]):
         logits = np.asarray(scores_at(family, c, params, bias, ids, p + i - 1))
         ids[:, p + i] = (logits / temperature + noise[:, i]).argmax(-1)
-    return ids
+    return ids[:, : p + noise.shape[1]]
 
 
 def attend(c, w, x, lines, allowed, own):
@@ -124,8 +124,7 @@ def samples(family, c, params, bias, tokenizer, seed=3):
         ("temperature 0.8", [corpus.BOS, *plain(verse)], verse, TEMPERATURE),
         ("temperature 0.8, chat", chat, question, TEMPERATURE),
     ):
-        count = -(-(len(ids) + 80) // c.tile) * c.tile - len(ids)
-        noise = rng.gumbel(size=(1, count, c.vocab)).astype(np.float32) * (temperature > 0)
+        noise = rng.gumbel(size=(1, 80, c.vocab)).astype(np.float32) * (temperature > 0)
         more = continued(family, c, params, bias, np.array([ids], np.int32), noise, temperature or 1.0)[0, len(ids) :]
         out.append((text, kind, tokenizer.decode(more.tolist(), skip_special_tokens=False)))
     return out
