@@ -38,8 +38,8 @@ pub(super) fn parts(config: &ModelConfig, at: &str, parts: &mut Vec<Part>) {
     ]);
 }
 
-/// The sparse attention's indexer. Everything but its query matrix stays in f32: an error here changes which tokens are
-/// attended to.
+/// The sparse attention's indexer. Its matrices are never held in less than 16 bits, and what they give is summed in f32: an
+/// error here changes which tokens are attended to.
 fn index(indexer: &Indexer, hidden: usize, rank: usize, at: &str, parts: &mut Vec<Part>) {
     let (heads, dim, pool) = (indexer.heads, indexer.dim, indexer.pool);
     let named = |name: &str, dims: &[usize]| tensor(&format!("{at}.{name}"), dims);

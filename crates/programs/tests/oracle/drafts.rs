@@ -77,7 +77,7 @@ impl Bench {
             self.machine.decode(&mut all, &drafted);
             for (at, sequence) in all.iter().enumerate() {
                 let Some(forced) = forced else { break };
-                if before[at] + drafts as usize + 1 <= forced.known[at].len() {
+                if before[at] + (drafts as usize) < forced.known[at].len() {
                     let counted = sequence.tokens.len() - before[at];
                     assert_eq!(counted, (forced.right)(step, at) + 1, "{}: step {step}", self.name);
                 }
