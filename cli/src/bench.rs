@@ -13,6 +13,7 @@ use proto::{
     v1::{ListModelsRequest, inference_client::InferenceClient},
 };
 use tonic::transport::{Channel, Endpoint};
+use worker::Numerics;
 
 use self::{
     load::Load,
@@ -57,8 +58,11 @@ pub struct Flags {
     #[arg(long)]
     pub steps: bool,
     /// Folder of the checkpoint, with --steps
-    #[arg(long, env = "TANDEM_MODEL", default_value = "models/tandem-demo")]
+    #[arg(long, env = "TANDEM_MODEL", default_value = "models/k3-demo")]
     pub model_dir: PathBuf,
+    /// What the model computes, with --steps
+    #[command(flatten)]
+    pub numerics: Numerics,
     /// Seed of prompts and arrivals
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -71,7 +75,7 @@ pub struct Flags {
 #[allow(clippy::print_stdout, reason = "this is the program's answer")]
 pub async fn run(flags: Flags) -> anyhow::Result<()> {
     if flags.steps {
-        println!("{}", serde_json::to_string_pretty(&steps::run(&flags.model_dir).await?)?);
+        println!("{}", serde_json::to_string_pretty(&steps::run(&flags.model_dir, &flags.numerics).await?)?);
         return Ok(());
     }
     let mut client = connect(&flags.url).await?;

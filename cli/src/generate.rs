@@ -8,6 +8,7 @@ mod request;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use worker::Numerics;
 
 use self::{output::Output, request::Request};
 
@@ -36,8 +37,11 @@ pub struct Flags {
     #[arg(long)]
     pub single_process: bool,
     /// Folder of the checkpoint, with --single-process
-    #[arg(long, env = "TANDEM_MODEL", default_value = "models/tandem-demo")]
+    #[arg(long, env = "TANDEM_MODEL", default_value = "models/k3-demo")]
     pub model_dir: PathBuf,
+    /// What the model computes, with --single-process
+    #[command(flatten)]
+    pub numerics: Numerics,
     /// File of JSON lines, one request each, instead of a prompt (- for stdin): `prompt` or `prompt_ids`, and any of
     /// max_tokens, temperature, top_p, top_k, min_p, seed, ignore_eos
     #[arg(long, conflicts_with = "prompt")]
@@ -56,7 +60,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let requests: Vec<Request> = requests.into_iter().map(|request| request.or(&flags)).collect();
     let mut output = Output::new(flags.json);
     if flags.single_process {
-        let local = local::Local::start(&flags.model_dir)?;
+        let local = local::Local::start(&flags.model_dir, &flags.numerics)?;
         for request in &requests {
             local.generate(request, &mut output).await.context("generation failed")?;
         }

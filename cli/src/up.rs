@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context, bail};
 use process::Drain;
 use tokio::{sync::mpsc, time::sleep};
+use worker::Numerics;
 
 use self::{
     child::{Child, Event, Program, Spec},
@@ -28,7 +29,7 @@ const RESTART_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, clap::Args)]
 pub struct Flags {
     /// Folder of the checkpoint
-    #[arg(long, env = "TANDEM_MODEL", default_value = "models/tandem-demo")]
+    #[arg(long, env = "TANDEM_MODEL", default_value = "models/k3-demo")]
     pub model: PathBuf,
     /// Prefill workers
     #[arg(long, env = "TANDEM_PREFILL", default_value_t = 1)]
@@ -48,6 +49,9 @@ pub struct Flags {
     /// Threads for each worker [default: the cores, shared]
     #[arg(long, env = "TANDEM_THREADS")]
     pub threads: Option<usize>,
+    /// What all workers compute
+    #[command(flatten)]
+    pub numerics: Numerics,
     /// Further flags for every prefill worker, such as --prefill-flag=--slots=4
     #[arg(long, value_name = "FLAG")]
     pub prefill_flag: Vec<String>,
@@ -79,6 +83,7 @@ impl Flags {
             format!("--threads={threads}"),
             format!("--log={}", self.log),
         ];
+        args.extend(self.numerics.to_flags());
         args.extend_from_slice(more);
         args
     }

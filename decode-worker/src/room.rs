@@ -8,7 +8,7 @@ use crate::book::Book;
 
 mod gather;
 
-use gather::{LatentRuns, StateParts};
+use gather::{Run, Runs, StateParts};
 
 /// Reserved room that a transfer fills: the sink of one ticket. Dropping it gives the room back.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Room {
     id: TicketId,
     manifest: Manifest,
     began: Option<Instant>,
-    latents: LatentRuns,
+    runs: Runs,
     state: StateParts,
     sampling: Option<SamplingState>,
     /// Taken by the commit.
@@ -49,11 +49,21 @@ impl Room {
             id,
             manifest,
             began: None,
-            latents: LatentRuns::new(layout, meters.clone()),
+            runs: Runs::new(layout, meters.clone()),
             state: StateParts::new(layout, meters),
             sampling: None,
             reservation: Some(reservation),
         }
+    }
+}
+
+impl Room {
+    /// Gives a whole run to the engine.
+    async fn import(&self, run: Option<Run>) -> Result<(), Reason> {
+        let (Some(run), Some(reservation)) = (run, &self.reservation) else { return Ok(()) };
+        let Run { first_token, tokens, latents, keys } = run;
+        let imported = reservation.import_latents(first_token, tokens, latents, keys).await;
+        imported.map_err(|error| refused(&error))
     }
 }
 
@@ -72,16 +82,19 @@ impl Sink for Room {
         self.began.get_or_insert_with(Instant::now);
         match id {
             SegmentId::Latents { layer, first_token, tokens } => {
-                let run = self.latents.take(layer, first_token, tokens, &payload)?;
-                if let (Some(run), Some(reservation)) = (run, &self.reservation) {
-                    let imported = reservation.import_latents(first_token, tokens, run).await;
-                    return imported.map_err(|error| refused(&error));
-                }
+                let run = self.runs.latents(layer, first_token, tokens, &payload)?;
+                return self.import(run).await;
+            }
+            SegmentId::IndexKeys { layer, first_pool, pools } => {
+                let run = self.runs.keys(layer, first_pool, pools, &payload)?;
+                return self.import(run).await;
             }
             SegmentId::Recurrent { layer, first_head, .. } => {
                 self.state.recurrent(layer, first_head, &payload);
             }
             SegmentId::Tail { layer, which } => self.state.tail(layer, which, &payload),
+            SegmentId::IndexTail { layer } => self.state.index_tail(layer, &payload),
+            SegmentId::Hidden => self.state.hidden(&payload),
             SegmentId::Sampling => {
                 let read = SamplingState::decode(&payload, self.manifest.layout(), self.manifest.state_pos());
                 let protocol = |bad: BadSampling| Reason::Protocol { fault: bad.to_string() };
@@ -92,8 +105,13 @@ impl Sink for Room {
     }
 
     async fn commit(&mut self, receipt: Receipt) -> Result<(), Reason> {
+        if !self.runs.is_empty() {
+            let fault = "index keys were cut otherwise than their latents".to_owned();
+            return Err(Reason::Sink { fault });
+        }
         let reservation = self.reservation.as_ref().ok_or_else(|| missing("room"))?;
-        reservation.import_state(self.state.whole()).await.map_err(|error| refused(&error))?;
+        let (tokens, state) = (self.manifest.state_pos(), self.state.whole());
+        reservation.import_state(tokens, state).await.map_err(|error| refused(&error))?;
         let reservation = self.reservation.take().ok_or_else(|| missing("room"))?;
         let sampling = self.sampling.take().ok_or_else(|| missing("sampling"))?;
         let took = self.began.map_or(Duration::ZERO, |began| began.elapsed());

@@ -106,12 +106,13 @@ impl Running {
                 let delta = TokenDelta { position, token_ids, logprobs };
                 Ok((Event::Delta(delta), Answer::Decoding(self)))
             }
-            Some(DecodeEvent::Ended { reason }) => {
+            Some(DecodeEvent::Ended { reason, drafted, accepted }) => {
                 let reason = match reason {
                     EndReason::EndToken(_) => v1::EndReason::EndToken,
                     EndReason::Length => v1::EndReason::Length,
                 };
-                let ended = Ended { reason: reason.into(), ..Ended::default() };
+                let ended =
+                    Ended { reason: reason.into(), drafted_tokens: drafted, accepted_tokens: accepted };
                 Ok((Event::Ended(ended), Answer::Over))
             }
             None => Err(Error::Internal("the answer ended without an end")),

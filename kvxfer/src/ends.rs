@@ -9,7 +9,8 @@ use crate::ticket::{Expected, Receipt, TicketId};
 
 /// Where a sender's segments come from.
 pub trait Source: Send {
-    /// The next segment once it exists; `None` after the last. Latents may come chunk by chunk in any cut; what is
+    /// The next segment once it exists; `None` after the last. Latents may come chunk by chunk in any cut, with the
+    /// keys of the index pools that close in each run of tokens cut alike ([`crate::segment::chunk`]); what is
     /// overwritten until the end (recurrent state, tails, hidden vector, sampling) must come last.
     ///
     /// Must be cancel safe: a call dropped before it is ready loses nothing.

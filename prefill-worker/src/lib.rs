@@ -1,7 +1,7 @@
 //! Turn a prompt into state and hand it over.
 //!
 //! The router calls [`Prefill`](proto::v1::prefill_server::Prefill): `Run` computes a prompt's chunks on `engine` while
-//! `kvxfer` sends each one's latents to the ticket's owner, then the state and the first token, and ends with the
+//! `kvxfer` sends each one's latents and index keys to the ticket's owner, then the state and the first token, and ends with the
 //! receiver's commit. The model is loaded by `host`; around it is `worker`.
 
 mod error;

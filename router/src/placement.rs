@@ -120,6 +120,9 @@ fn fingerprint_difference(p: &Fingerprint, d: &Fingerprint) -> Option<&'static s
     let same = [
         ("fingerprint.model", p.model == d.model),
         ("fingerprint.revision", p.revision == d.revision),
+        ("fingerprint.float_format", p.float_format == d.float_format),
+        ("fingerprint.matrix_format", p.matrix_format == d.matrix_format),
+        ("fingerprint.drafts", p.drafts == d.drafts),
         ("fingerprint.weights_digest", p.weights_digest == d.weights_digest),
         ("fingerprint.latent_format", p.latent_format == d.latent_format),
         ("fingerprint.state_format", p.state_format == d.state_format),
@@ -138,6 +141,9 @@ fn layout_difference(p: &Layout, d: &Layout) -> Option<&'static str> {
         ("layout.value_dim", p.value_dim == d.value_dim),
         ("layout.tail_rows", p.tail_rows == d.tail_rows),
         ("layout.tail_width", p.tail_width == d.tail_width),
+        ("layout.index_dim", p.index_dim == d.index_dim),
+        ("layout.index_pool", p.index_pool == d.index_pool),
+        ("layout.hidden", p.hidden == d.hidden),
         ("layout.vocabulary_size", p.vocabulary_size == d.vocabulary_size),
     ];
     same.iter().find(|(_, same)| !same).map(|(field, _)| *field)

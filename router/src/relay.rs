@@ -230,6 +230,7 @@ impl TokenStream {
         self.clock.restarted(decoding.began);
         self.alarm.as_mut().reset(self.clock.alarm_at());
         self.assembly.restart();
+        self.ended = Ended::default();
         self.held = Some(Held::new(decoding));
         Ok(())
     }

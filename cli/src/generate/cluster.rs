@@ -53,8 +53,9 @@ impl Cluster {
             output.delta(&response.token_ids, &response.text)?;
             if let Some(finish) = response.finish {
                 let reason = finish.reason().as_str_name().trim_start_matches("FINISH_REASON_").to_owned();
-                let prompt_tokens = response.usage.unwrap_or_default().prompt_tokens;
-                return output.end(&Ended::new(reason, prompt_tokens, response.timing.unwrap_or_default()));
+                let (usage, timing) =
+                    (response.usage.unwrap_or_default(), response.timing.unwrap_or_default());
+                return output.end(&Ended::new(reason, &usage, timing));
             }
         }
         bail!("the router ended the stream without a finish")

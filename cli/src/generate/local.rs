@@ -8,12 +8,13 @@ use std::{
 use anyhow::Context;
 use engine::{
     EndReason, Engine, EngineConfig, GenerateEvent, GenerateJob, GenerateStream, Limits, Metrics, Role,
-    default_ladder,
+    default_ladder, drafts_of,
 };
 use indicatif::{ProgressBar, ProgressStyle};
-use proto::v1::Timing;
+use proto::v1::{Timing, Usage};
 use telemetry::Meters;
 use text::Tokenizer;
+use worker::Numerics;
 
 use super::{
     output::{Ended, Output},
@@ -29,22 +30,26 @@ pub(super) struct Local {
 
 impl Local {
     /// Loads and compiles, with a progress bar on a terminal.
-    pub(super) fn start(folder: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(folder: &Path, numerics: &Numerics) -> anyhow::Result<Self> {
         let model = model::ModelConfig::from_dir(folder)?;
         let bar = ProgressBar::new(1);
         if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {wide_msg}") {
             bar.set_style(style);
         }
-        let mut ladder = default_ladder(&model);
+        let drafts = drafts_of(&model, numerics.drafts)?;
+        let mut ladder = default_ladder(&model, drafts);
         // One request at a time: the smallest batch is all it takes.
         ladder.batches.truncate(1);
         ladder.slots = ladder.batches[0];
-        ladder.pages = 2 * ladder.context.div_ceil(ladder.page_tokens);
+        ladder.pages = 2 * (ladder.context + drafts).div_ceil(ladder.page_tokens);
         let config = EngineConfig {
             model_dir: folder.to_path_buf(),
             plugin: pjrt::plugin_path().context("no PJRT plugin")?,
             role: Role::Both,
             ladder: Some(ladder),
+            drafts: Some(drafts),
+            float: numerics.float.into(),
+            int8: numerics.int8,
             cache_dir: Some(PathBuf::from(".tools/cache")),
             poison: false,
             limits: Limits::default(),
@@ -77,8 +82,8 @@ impl Local {
             priority: 0,
             deadline: None,
         })?;
-        let (finish, timing) = self.relay(stream, began, output).await?;
-        output.end(&Ended::new(finish.to_owned(), prompt_tokens, timing))
+        let (finish, usage, timing) = self.relay(stream, began, output).await?;
+        output.end(&Ended::new(finish.to_owned(), &Usage { prompt_tokens, ..usage }, timing))
     }
 
     async fn relay(
@@ -86,7 +91,7 @@ impl Local {
         mut stream: GenerateStream,
         began: Instant,
         output: &mut Output,
-    ) -> anyhow::Result<(&'static str, Timing)> {
+    ) -> anyhow::Result<(&'static str, Usage, Timing)> {
         let mut decoder = self.tokenizer.decoder();
         let mut timing = Timing::default();
         while let Some(event) = stream.next().await {
@@ -100,7 +105,7 @@ impl Local {
                         output.delta(&[token.id], &text)?;
                     }
                 }
-                GenerateEvent::Ended { reason, prefill } => {
+                GenerateEvent::Ended { reason, drafted, accepted, prefill } => {
                     output.delta(&[], &decoder.finish()?.unwrap_or_default())?;
                     timing.queue = prefill.queued.as_secs_f64();
                     timing.prefill = prefill.computed.as_secs_f64();
@@ -109,7 +114,9 @@ impl Local {
                         EndReason::EndToken(_) => "STOP",
                         EndReason::Length => "LENGTH",
                     };
-                    return Ok((finish, timing));
+                    let usage =
+                        Usage { drafted_tokens: drafted, accepted_tokens: accepted, ..Usage::default() };
+                    return Ok((finish, usage, timing));
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use proto::v1::Timing;
+use proto::v1::{Timing, Usage};
 use serde::Serialize;
 
 /// Text as it comes, or one JSON object at the end of each request.
@@ -18,6 +18,8 @@ pub(super) struct Output {
 pub(super) struct Ended {
     pub(super) finish: String,
     pub(super) prompt_tokens: u32,
+    pub(super) drafted_tokens: u32,
+    pub(super) accepted_tokens: u32,
     pub(super) queue: f64,
     pub(super) prefill: f64,
     pub(super) transfer: f64,
@@ -28,10 +30,12 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    pub(super) fn new(finish: String, prompt_tokens: u32, timing: Timing) -> Self {
+    pub(super) fn new(finish: String, usage: &Usage, timing: Timing) -> Self {
         Self {
             finish,
-            prompt_tokens,
+            prompt_tokens: usage.prompt_tokens,
+            drafted_tokens: usage.drafted_tokens,
+            accepted_tokens: usage.accepted_tokens,
             queue: timing.queue,
             prefill: timing.prefill,
             transfer: timing.transfer,
@@ -89,8 +93,12 @@ impl Output {
         let decode = (ended.total - ended.first_token).max(0.0);
         let rate = if decode > 0.0 { count.saturating_sub(1) as f64 / decode } else { 0.0 };
         let millis = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
+        let drafts = match ended.drafted_tokens {
+            0 => String::new(),
+            drafted => format!(" | {} of {drafted} drafts accepted", ended.accepted_tokens),
+        };
         format!(
-            "{} prompt tokens, {count} generated | queue {} | prefill {} ({:.0} tokens/s) | transfer {} | TTFT {} | decode {} ({rate:.0} tokens/s) | total {}",
+            "{} prompt tokens, {count} generated{drafts} | queue {} | prefill {} ({:.0} tokens/s) | transfer {} | TTFT {} | decode {} ({rate:.0} tokens/s) | total {}",
             ended.prompt_tokens,
             millis(ended.queue),
             millis(ended.prefill),

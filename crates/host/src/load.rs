@@ -1,9 +1,10 @@
 use std::path::PathBuf;
 use std::{fs, io};
 
-use checkpoint::Checkpoint;
-use engine::{Engine, EngineConfig, EngineHandle, Limits, Metrics, Role};
+use checkpoint::{Checkpoint, Wanted};
+use engine::{Engine, EngineConfig, EngineHandle, Limits, Metrics, Role, drafts_of};
 use kvxfer::Layout;
+use model::ModelConfig;
 use programs::ShapeLadder;
 use proto::v1;
 use sha2::{Digest, Sha256};
@@ -11,7 +12,7 @@ use telemetry::Meters;
 use tokio::sync::watch;
 use worker::{Flags, Serving};
 
-use crate::words::{LATENT_FORMAT, STATE_FORMAT, capacity, ladder_message, layout_of, load_message};
+use crate::words::{STATE_FORMAT, capacity, ladder_message, layout_of, load_message};
 
 /// A running engine and what its model is called.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub struct Host {
 pub enum Error {
     #[error("{path}: {fault}")]
     Read { path: PathBuf, fault: io::Error },
+    #[error(transparent)]
+    Model(#[from] model::Error),
     #[error(transparent)]
     Checkpoint(#[from] checkpoint::Error),
     #[error(transparent)]
@@ -44,8 +47,11 @@ impl Host {
         batches: Option<Vec<u32>>,
         meters: &Meters,
     ) -> Result<Host, Error> {
-        let checkpoint = Checkpoint::open(&flags.model)?;
-        let fingerprint = fingerprint(flags, &checkpoint)?;
+        let drafts = drafts_of(&ModelConfig::from_dir(&flags.model)?, flags.numerics.drafts)?;
+        let (float, int8) = (flags.numerics.float.into(), flags.numerics.int8);
+        let wanted = Wanted { float, int8, drafts: drafts > 0, ..Wanted::default() };
+        let checkpoint = Checkpoint::open(&flags.model, &wanted)?;
+        let fingerprint = fingerprint(flags, drafts, &checkpoint)?;
         let plugin = match &flags.pjrt_plugin {
             Some(plugin) => plugin.clone(),
             None => pjrt::plugin_path()?,
@@ -54,7 +60,10 @@ impl Host {
             model_dir: flags.model.clone(),
             plugin,
             role,
-            ladder: Some(crate::ladder(checkpoint.config(), flags, chunks, batches)),
+            ladder: Some(crate::ladder(checkpoint.config(), flags, drafts, chunks, batches)),
+            drafts: Some(drafts),
+            float,
+            int8,
             cache_dir: Some(flags.cache.clone()),
             poison: false,
             limits: Limits::default(),
@@ -124,7 +133,7 @@ impl Host {
     }
 }
 
-fn fingerprint(flags: &Flags, checkpoint: &Checkpoint) -> Result<v1::Fingerprint, Error> {
+fn fingerprint(flags: &Flags, drafts: u32, checkpoint: &Checkpoint) -> Result<v1::Fingerprint, Error> {
     let path = flags.model.join("config.json");
     let config = match fs::read(&path) {
         Ok(config) => config,
@@ -136,7 +145,10 @@ fn fingerprint(flags: &Flags, checkpoint: &Checkpoint) -> Result<v1::Fingerprint
         model: flags.served_name(),
         revision: format!("config-{revision}"),
         weights_digest: checkpoint.digest()?.0.to_vec().into(),
-        latent_format: LATENT_FORMAT.to_owned(),
+        float_format: flags.numerics.float.name().to_owned(),
+        matrix_format: if flags.numerics.int8 { "int8" } else { "" }.to_owned(),
+        drafts: drafts > 0,
+        latent_format: flags.numerics.float.name().to_owned(),
         state_format: STATE_FORMAT.to_owned(),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
     })

@@ -4,8 +4,6 @@ use model::StateShape;
 use programs::ShapeLadder;
 use proto::v1;
 
-/// The format of latents on the wire.
-pub(crate) const LATENT_FORMAT: &str = "f32";
 /// The format of the recurrent state on the wire, and its axes.
 pub(crate) const STATE_FORMAT: &str = "f32[head,key,value]";
 
@@ -20,6 +18,9 @@ pub(crate) fn layout_of(state: &StateShape, ladder: &ShapeLadder) -> Layout {
         value_dim: size(state.value_dim),
         tail_rows: size(state.tail_rows),
         tail_width: size(state.tail_width),
+        index_dim: state.index.map_or(0, |index| size(index.dim)),
+        index_pool: state.index.map_or(0, |index| size(index.pool)),
+        hidden: size(state.hidden.unwrap_or(0)),
         vocabulary: size(state.vocabulary),
         page_tokens: ladder.page_tokens,
     }
@@ -36,6 +37,9 @@ pub fn layout(message: &v1::Layout) -> Layout {
         value_dim: message.value_dim,
         tail_rows: message.tail_rows,
         tail_width: message.tail_width,
+        index_dim: message.index_dim,
+        index_pool: message.index_pool,
+        hidden: message.hidden,
         vocabulary: message.vocabulary_size,
         page_tokens: message.page_tokens,
     }
@@ -54,6 +58,9 @@ pub fn layout_message(layout: &Layout) -> v1::Layout {
         tail_width: layout.tail_width,
         vocabulary_size: layout.vocabulary,
         page_tokens: layout.page_tokens,
+        index_dim: layout.index_dim,
+        index_pool: layout.index_pool,
+        hidden: layout.hidden,
     }
 }
 
@@ -62,6 +69,9 @@ pub fn fingerprint_difference(ours: &v1::Fingerprint, theirs: &v1::Fingerprint) 
     let fields = [
         ("fingerprint.model", ours.model == theirs.model),
         ("fingerprint.revision", ours.revision == theirs.revision),
+        ("fingerprint.float_format", ours.float_format == theirs.float_format),
+        ("fingerprint.matrix_format", ours.matrix_format == theirs.matrix_format),
+        ("fingerprint.drafts", ours.drafts == theirs.drafts),
         ("fingerprint.weights_digest", ours.weights_digest == theirs.weights_digest),
         ("fingerprint.latent_format", ours.latent_format == theirs.latent_format),
         ("fingerprint.state_format", ours.state_format == theirs.state_format),

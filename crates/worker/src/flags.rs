@@ -5,6 +5,8 @@ use std::{path::PathBuf, time::Duration};
 use process::observe::Observe;
 use serde::Serialize;
 
+use crate::Numerics;
+
 /// Flatten into a worker's flags.
 #[derive(Debug, Clone, clap::Args, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -48,6 +50,10 @@ pub struct Flags {
     /// Longest context in tokens [default: the model's]
     #[arg(long, env = "TANDEM_CONTEXT")]
     pub context: Option<u32>,
+    /// What the model computes
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub numerics: Numerics,
     /// Seconds that running requests get to end in after SIGTERM
     #[arg(long, env = "TANDEM_GRACE", default_value_t = 30)]
     pub grace: u64,

@@ -5,10 +5,12 @@
 
 mod flags;
 mod incarnation;
+mod numerics;
 mod service;
 mod shell;
 
 pub use flags::Flags;
 pub use incarnation::Incarnation;
+pub use numerics::{Float, Numerics};
 pub use service::WorkerService;
 pub use shell::{Error, Serving, Shell};

@@ -46,8 +46,8 @@ pub fn chunk(
     Ok(segments)
 }
 
-/// Tokens a run: neither their latents nor their keys outgrow a segment, nor all layers of both a run. Whole pools, where
-/// there are any, so that no run closes more pools than it has tokens for.
+/// Tokens a run: neither their latents nor their keys outgrow a segment, nor all layers of both a run. Whole pools, unless
+/// it is the whole chunk.
 fn run_of(layout: &Layout, tokens: u32) -> u32 {
     let layers = u64::from(layout.latent_layers);
     let latents = units_a_segment(layout.token_bytes(), tokens);
@@ -57,7 +57,7 @@ fn run_of(layout: &Layout, tokens: u32) -> u32 {
     let token = layout.token_bytes() + layout.pool_bytes().div_ceil(pool.into());
     let keys = units_a_segment(layout.pool_bytes(), tokens).saturating_mul(pool);
     let run = latents.min(keys).min(units_within(RUN_BYTES, layers * token, tokens));
-    if run > pool { run - run % pool } else { run }
+    if run > pool && run < tokens { run - run % pool } else { run }
 }
 
 /// Cuts one sequence's recurrent state, f32 [recurrent_layers, heads, key, value], into segments that share its memory.

@@ -10,7 +10,7 @@ use proto::v1::{self, PrefillProgress};
 use super::{Events, Handover};
 use crate::error::Error;
 
-/// A prompt being computed, as segments: latents as each chunk comes, then the state, which only the last chunk makes true.
+/// A prompt being computed, as segments: latents and index keys as each chunk comes, then the state, which only the last chunk makes true.
 /// Not asking for more holds up this prompt alone.
 #[derive(Debug)]
 pub(super) struct PromptSource {
@@ -69,9 +69,9 @@ impl PromptSource {
     fn take(&mut self, event: PrefillEvent) -> Result<(), WrongSize> {
         match event {
             PrefillEvent::Started => {}
-            PrefillEvent::Chunk { first_position, tokens, latents, done, total } => {
-                let cut = segment::latents(&self.layout, first_position, tokens, &wire_bytes(latents))?;
-                self.ready.extend(cut);
+            PrefillEvent::Chunk { first_position, tokens, latents, keys, done, total, .. } => {
+                let (latents, keys) = (wire_bytes(latents), wire_bytes(keys));
+                self.ready.extend(segment::chunk(&self.layout, first_position, tokens, &latents, &keys)?);
                 self.tell(Event::Progress(PrefillProgress { done_tokens: done, total_tokens: total }));
             }
             PrefillEvent::Done { first, state, timings } => {
@@ -96,6 +96,8 @@ impl PromptSource {
     fn last(&mut self, first: SampledToken, state: SlotState) -> Result<(), WrongSize> {
         self.ready.extend(segment::recurrent(&self.layout, &wire_bytes(state.recurrent))?);
         self.ready.extend(segment::tails(&self.layout, &wire_bytes(state.tails))?);
+        self.ready.extend(segment::index_tails(&self.layout, &wire_bytes(state.index_tail))?);
+        self.ready.extend(segment::hidden(&self.layout, &wire_bytes(state.hidden))?);
         let sampling = SamplingState {
             seed: self.seed,
             position: self.state_pos,

@@ -18,12 +18,21 @@ use rig::{Rig, VOCABULARY, asked, prompt, sampling};
 #[tokio::test]
 async fn tokens_after_the_hand_over_are_those_of_one_process() {
     let rig = Rig::start().await;
-    for length in [1, 7, 8, 9, 40] {
-        let prompt = prompt(length);
-        let (prefilled, decoded) = rig.generate(&prompt, 6).await;
-        let row = SampleRow::pack(&asked(6));
-        let expected = expected(&prompt, &row, VOCABULARY, 6);
-        assert_eq!(rig::tokens(prefilled.unwrap(), decoded.unwrap()), expected, "prompt of {length}");
+    for pattern in [&[0][..], &[3], &[2, 0, 3, 1]] {
+        let single = rig::single_process(pattern);
+        rig.decode_device.accept(pattern);
+        // all places of an open pool, and none of it; prompts of a chunk and of several
+        for length in [1, 3, 4, 5, 7, 8, 9, 40] {
+            let prompt = prompt(length);
+            let (prefilled, decoded) = rig.generate(&prompt, 20).await;
+            let decoded = decoded.unwrap();
+            let Some(&Decoded::Ended(ended)) = decoded.last() else { panic!("{decoded:?}") };
+            let tokens = rig::tokens(prefilled.unwrap(), decoded);
+            let row = SampleRow::pack(&asked(20));
+            assert_eq!(tokens, expected(&prompt, &row, VOCABULARY, 20), "prompt of {length}, {pattern:?}");
+            let counts = (ended.drafted_tokens, ended.accepted_tokens);
+            assert_eq!((tokens, counts), rig::generate(&single, &prompt, 20).await);
+        }
     }
     rig.all_given_back().await;
 }
@@ -125,6 +134,11 @@ async fn wrong_messages_are_refused_by_field() {
     let refused = rig.reserve_with(10, 5, other).await;
     let field = "fingerprint.weights_digest".to_owned();
     assert_eq!(reason(refused.unwrap_err()), (ErrorReason::Mismatch, field));
+    let other = |message: &mut proto::v1::ReserveRequest| {
+        message.fingerprint.as_mut().unwrap().drafts = true;
+    };
+    let refused = rig.reserve_with(10, 5, other).await;
+    assert_eq!(reason(refused.unwrap_err()), (ErrorReason::Mismatch, "fingerprint.drafts".to_owned()));
     let refused = rig.reserve(60, 100).await;
     assert_eq!(reason(refused.unwrap_err()).0, ErrorReason::ContextLength);
 
@@ -133,6 +147,10 @@ async fn wrong_messages_are_refused_by_field() {
     let (prefilled, _) = rig.run(&prompt(10), 5, &ticket).await;
     assert_eq!(reason(prefilled.unwrap_err()), (ErrorReason::Mismatch, "layout.heads".to_owned()));
     ticket.layout.as_mut().unwrap().heads -= 1;
+    ticket.layout.as_mut().unwrap().index_pool += 1;
+    let (prefilled, _) = rig.run(&prompt(10), 5, &ticket).await;
+    assert_eq!(reason(prefilled.unwrap_err()), (ErrorReason::Mismatch, "layout.index_pool".to_owned()));
+    ticket.layout.as_mut().unwrap().index_pool -= 1;
     // the decode stream above took the ticket with it
     let (prefilled, decoded) = rig.run(&prompt(10), 5, &ticket).await;
     assert_eq!(reason(decoded.unwrap_err()).0, ErrorReason::UnknownTicket);

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use clap::Parser;
 use engine::fake::{FakeDevice, Script};
-use engine::{Engine, EngineHandle, Limits, Metrics, Role};
+use engine::{Engine, EngineHandle, GenerateEvent, GenerateJob, Limits, Metrics, Role};
 use host::Host;
 use process::Drain;
 use programs::ShapeLadder;
 use programs::sampling::Sampling;
+use programs::weights::Float;
 use proto::status::Fault;
 use proto::v1::decode_client::DecodeClient;
 use proto::v1::prefill_client::PrefillClient;
@@ -26,10 +27,20 @@ use worker::{Serving, Shell};
 
 pub(crate) const VOCABULARY: usize = 1000;
 pub(crate) const SLOTS: u32 = 8;
+pub(crate) const DRAFTS: u32 = 3;
 
 /// Other page lengths than the prefill side's.
 fn ladder(page_tokens: u32, pages: u32) -> ShapeLadder {
-    ShapeLadder { chunks: vec![2, 8], batches: vec![2, 4, 8], context: 128, page_tokens, pages, slots: SLOTS }
+    ShapeLadder {
+        chunks: vec![2, 8],
+        batches: vec![2, 4, 8],
+        context: 128,
+        page_tokens,
+        pages,
+        slots: SLOTS,
+        drafts: DRAFTS,
+        latents: Float::F32,
+    }
 }
 
 pub(crate) fn sampling(max_tokens: u32) -> proto::v1::Sampling {
@@ -50,7 +61,7 @@ pub(crate) fn prompt(length: u32) -> Vec<u32> {
 
 pub(crate) struct Rig {
     pub(crate) prefill_device: Script,
-    decode_device: Script,
+    pub(crate) decode_device: Script,
     engines: [EngineHandle; 2],
     meters: [Meters; 2],
     incarnations: [Vec<u8>; 2],
@@ -74,6 +85,35 @@ async fn side(role: Role, ladder: ShapeLadder, flags: &worker::Flags) -> Side {
     let engine = Engine::over(fake, role, Limits::default(), metrics).unwrap();
     let fingerprint = Fingerprint { model: "fake".to_owned(), ..Fingerprint::default() };
     Side { host: Host::over(engine, fingerprint), at: shell.serve_http(), device }
+}
+
+/// An engine of both roles on a device like the decode worker's, of whose drafts so many are right.
+pub(crate) fn single_process(pattern: &[u32]) -> Engine {
+    let device = Script::default();
+    device.accept(pattern);
+    let fake = FakeDevice::new(ladder(5, 200), VOCABULARY, device);
+    let metrics = Meters::new().register(Metrics::register);
+    Engine::over(fake, Role::Both, Limits::default(), metrics).unwrap()
+}
+
+/// Its tokens, and its drafted and accepted tokens.
+pub(crate) async fn generate(engine: &Engine, prompt: &[u32], max: u32) -> (Vec<u32>, (u32, u32)) {
+    let job = GenerateJob {
+        request_id: "r".to_owned(),
+        prompt: prompt.to_vec(),
+        sampling: asked(max),
+        end_tokens: Vec::new(),
+        priority: 0,
+        deadline: None,
+    };
+    let mut stream = engine.handle().generate(job).unwrap();
+    let mut all = Vec::new();
+    loop {
+        match stream.next().await.unwrap().unwrap() {
+            GenerateEvent::Tokens { tokens, .. } => all.extend(tokens.iter().map(|token| token.id)),
+            GenerateEvent::Ended { drafted, accepted, .. } => return (all, (drafted, accepted)),
+        }
+    }
 }
 
 impl Rig {

@@ -54,6 +54,33 @@ async fn a_request_is_answered_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn steps_of_several_tokens_come_in_order_and_are_counted() {
+    let cluster = Cluster::start(CONFIG, 1, 2).await;
+    cluster.draws(4);
+    // the first start's steps are drawn again by the second, and counted once
+    cluster.falls_ill("d0", Ill::Silent(3));
+    let deltas = answer(&cluster.router, asked(12)).await.unwrap();
+    assert_eq!(text(&deltas), "abcdefghijkl");
+    let ids: Vec<u32> = deltas.iter().flat_map(|delta| delta.token_ids.clone()).collect();
+    assert_eq!(ids, (97..109).collect::<Vec<u32>>());
+    for (sequence, delta) in (0..).zip(&deltas) {
+        assert_eq!(delta.sequence, sequence);
+    }
+    let last = deltas.last().unwrap();
+    let usage = last.usage.unwrap();
+    // eleven tokens after prefill's in steps of four, four and three
+    assert_eq!((usage.completion_tokens, usage.drafted_tokens, usage.accepted_tokens), (12, 9, 8));
+    assert_eq!(last.timing.as_ref().unwrap().migrations, 1);
+
+    // a stop inside a step: what the step drew after it is not delivered
+    let mut stops = asked(20);
+    stops.sampling.stop = vec!["g".to_owned()];
+    let deltas = answer(&cluster.router, stops).await.unwrap();
+    assert_eq!(text(&deltas), "abcdef");
+    cluster.all_is_free().await;
+}
+
+#[tokio::test]
 async fn one_token_stop_tokens_and_stop_strings_end_early() {
     let cluster = Cluster::start(CONFIG, 1, 1).await;
     let deltas = answer(&cluster.router, asked(1)).await.unwrap();

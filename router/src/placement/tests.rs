@@ -85,12 +85,30 @@ fn only_workers_that_compute_the_same_are_paired() {
     let refused = place_avoiding(&fleet, &Avoid::default()).unwrap_err();
     assert!(matches!(refused, Error::Mismatch { field: "fingerprint.weights_digest", .. }), "{refused}");
     weights(&mut fleet[1], b"");
-    fleet[0].record.layout.as_mut().unwrap().heads = 5;
-    let refused = place_avoiding(&fleet, &Avoid::default()).unwrap_err();
-    assert!(matches!(refused, Error::Mismatch { field: "layout.heads", .. }), "{refused}");
-    fleet[0].record.layout.as_mut().unwrap().heads = 4;
     fleet[0].record.layout.as_mut().unwrap().page_tokens = 64;
     assert_eq!(place(&fleet), pair("p0", "d0"), "page lengths may differ");
+}
+
+#[test]
+fn what_two_workers_differ_in_is_named() {
+    type Change = fn(&mut Fingerprint, &mut Layout);
+    let changes: [(&str, Change); 8] = [
+        ("fingerprint.float_format", |f, _| f.float_format = "bf16".to_owned()),
+        ("fingerprint.matrix_format", |f, _| f.matrix_format = "int8".to_owned()),
+        ("fingerprint.drafts", |f, l| (f.drafts, l.hidden) = (true, 8)),
+        ("fingerprint.latent_format", |f, _| f.latent_format = "bf16".to_owned()),
+        ("layout.heads", |_, l| l.heads = 5),
+        ("layout.index_dim", |_, l| l.index_dim = 8),
+        ("layout.index_pool", |_, l| l.index_pool = 4),
+        ("layout.hidden", |_, l| l.hidden = 8),
+    ];
+    for (name, change) in changes {
+        let mut fleet = [worker(Role::Prefill, "p0"), worker(Role::Decode, "d0")];
+        let WorkerRecord { fingerprint, layout, .. } = &mut fleet[0].record;
+        change(fingerprint.as_mut().unwrap(), layout.as_mut().unwrap());
+        let refused = place_avoiding(&fleet, &Avoid::default()).unwrap_err();
+        assert!(matches!(refused, Error::Mismatch { field, .. } if field == name), "{refused}");
+    }
 }
 
 #[test]

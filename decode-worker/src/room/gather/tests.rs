@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use kvxfer::segment::{latents, recurrent, tails, wire_bytes};
+use kvxfer::segment::{chunk, hidden, index_tails, recurrent, tails, wire_bytes};
 use kvxfer::{Segment, SegmentId};
 
 use super::*;
@@ -13,6 +13,9 @@ const LAYOUT: Layout = Layout {
     value_dim: 5,
     tail_rows: 3,
     tail_width: 4,
+    index_dim: 2,
+    index_pool: 4,
+    hidden: 5,
     vocabulary: 9,
     page_tokens: 4,
 };
@@ -30,41 +33,61 @@ fn counting(numbers: usize) -> (Vec<f32>, Bytes) {
 #[test]
 fn what_a_sender_cuts_comes_together_again_in_any_order() {
     let meters = meters();
-    let (expected, chunk) = counting(3 * 7 * 2);
-    let mut runs = LatentRuns::new(LAYOUT, meters.clone());
-    let mut whole = None;
-    for Segment { id, payload } in latents(&LAYOUT, 5, 7, &chunk).unwrap().into_iter().rev() {
-        let SegmentId::Latents { layer, first_token, tokens } = id else { panic!("{id}") };
-        assert!(whole.is_none());
-        whole = runs.take(layer, first_token, tokens, &payload).unwrap();
+    // tokens 5 to 13 close the pools of 4 to 7 and of 8 to 11
+    let ((expected, latents), (expected_keys, keys)) = (counting(3 * 9 * 2), counting(3 * 2 * 2));
+    let segments = chunk(&LAYOUT, 5, 9, &latents, &keys).unwrap();
+    let run = Run { first_token: 5, tokens: 9, latents: expected, keys: expected_keys };
+    for order in [segments.clone(), segments.into_iter().rev().collect()] {
+        let mut runs = Runs::new(LAYOUT, meters.clone());
+        let mut whole = None;
+        for Segment { id, payload } in order {
+            assert!(whole.is_none());
+            whole = match id {
+                SegmentId::Latents { layer, first_token, tokens } => {
+                    runs.latents(layer, first_token, tokens, &payload).unwrap()
+                }
+                SegmentId::IndexKeys { layer, first_pool, pools } => {
+                    runs.keys(layer, first_pool, pools, &payload).unwrap()
+                }
+                _ => panic!("{id}"),
+            };
+        }
+        assert_eq!(whole.as_ref(), Some(&run));
+        assert!(runs.is_empty());
     }
-    assert_eq!(whole, Some(expected));
 
     let (expected_recurrent, state) = counting(2 * 3 * 10);
     let (expected_tails, rows) = counting(2 * 3 * 12);
     let mut parts = StateParts::new(LAYOUT, meters.clone());
-    let cut = [recurrent(&LAYOUT, &state).unwrap(), tails(&LAYOUT, &rows).unwrap()].concat();
+    let (expected_open, open) = counting(3 * 4 * 2 * 2);
+    let (expected_hidden, vector) = counting(5);
+    let mut cut = [recurrent(&LAYOUT, &state).unwrap(), tails(&LAYOUT, &rows).unwrap()].concat();
+    cut.extend(index_tails(&LAYOUT, &open).unwrap());
+    cut.extend(hidden(&LAYOUT, &vector).unwrap());
     for Segment { id, payload } in cut.into_iter().rev() {
         match id {
             SegmentId::Recurrent { layer, first_head, .. } => parts.recurrent(layer, first_head, &payload),
             SegmentId::Tail { layer, which } => parts.tail(layer, which, &payload),
-            SegmentId::Latents { .. } | SegmentId::Sampling => panic!("{id}"),
+            SegmentId::IndexTail { layer } => parts.index_tail(layer, &payload),
+            SegmentId::Hidden => parts.hidden(&payload),
+            SegmentId::Latents { .. } | SegmentId::IndexKeys { .. } | SegmentId::Sampling => panic!("{id}"),
         }
     }
     assert!(meters.staging_bytes() > 0);
     let whole = parts.whole();
     assert_eq!((whole.recurrent, whole.tails), (expected_recurrent, expected_tails));
-    drop((runs, parts));
+    assert_eq!((whole.index_tail, whole.hidden), (expected_open, expected_hidden));
+    drop(parts);
     assert_eq!(meters.staging_bytes(), 0);
 }
 
 #[test]
 fn a_sender_that_never_finishes_a_run_is_stopped() {
     let meters = meters();
-    let mut runs = LatentRuns::new(LAYOUT, meters.clone());
+    let mut runs = Runs::new(LAYOUT, meters.clone());
     let tokens = 1 << 16;
     let layer = vec![0; tokens as usize * 8];
-    let refused = (0..).find_map(|run| runs.take(0, run * tokens, tokens, &layer).err());
+    let refused = (0..).find_map(|run| runs.latents(0, run * tokens, tokens, &layer).err());
     assert!(matches!(refused, Some(Reason::Sink { .. })));
     assert!(meters.staging_bytes() <= MOST_HELD as i64);
     drop(runs);

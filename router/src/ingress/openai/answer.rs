@@ -119,11 +119,19 @@ pub(super) struct UsageBody {
     completion_tokens: u32,
     total_tokens: u32,
     prompt_tokens_details: PromptDetails,
+    completion_tokens_details: CompletionDetails,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct PromptDetails {
     cached_tokens: u32,
+}
+
+/// Predictions are the drafts; unlike OpenAI's, rejected ones are not among the completion's tokens.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct CompletionDetails {
+    accepted_prediction_tokens: u32,
+    rejected_prediction_tokens: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -158,6 +166,9 @@ impl Frame {
             all.prompt_tokens_details.cached_tokens += usage.cached_tokens;
         }
         all.completion_tokens += usage.completion_tokens;
+        let details = &mut all.completion_tokens_details;
+        details.accepted_prediction_tokens += usage.accepted_tokens;
+        details.rejected_prediction_tokens += usage.drafted_tokens.saturating_sub(usage.accepted_tokens);
         all.total_tokens = all.prompt_tokens + all.completion_tokens;
     }
 
