@@ -1,5 +1,5 @@
-use std::sync::Arc;
 use std::sync::mpsc;
+use std::sync::{Arc, Weak};
 
 use scheduler::SequenceId;
 use statepool::Lease;
@@ -16,16 +16,30 @@ use crate::{Error, SlotState};
 pub(crate) enum Command {
     /// Queue a prompt.
     Prefill { sequence: SequenceId, job: PrefillJob, outlet: Outlet<PrefillEvent> },
-    /// Write latents to the lease's pages.
-    ImportLatents { lease: Arc<Lease>, first: u32, tokens: u32, latents: Arc<[f32]>, reply: Imported },
-    /// Write the fixed-size state to the lease's slot.
-    ImportState { lease: Arc<Lease>, state: SlotState, reply: Imported },
+    /// Write latents and index keys to the lease's pages.
+    ImportLatents { lease: Arc<Lease>, piece: Piece, reply: Imported },
+    /// Write the fixed-size state after `tokens` tokens to the lease's slot.
+    ImportState { lease: Arc<Lease>, tokens: u32, state: SlotState, reply: Imported },
+    /// Fill the lease's pages and slot with NaN, if it is still held: the next to get them asks again.
+    Poison { lease: Weak<Lease> },
     /// Let an imported sequence join the running set.
     Decode(Box<StartDecode>),
     /// Look again: something was read, dropped or freed.
     Wake,
     /// End the thread.
     Stop,
+}
+
+/// What consecutive tokens keep in pages.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// Position of the first.
+    pub(crate) first: u32,
+    pub(crate) tokens: u32,
+    /// f32 `[latent_layers, tokens, latent_width]`.
+    pub(crate) latents: Arc<[f32]>,
+    /// f32 `[latent_layers, pools, index_dim]`.
+    pub(crate) keys: Arc<[f32]>,
 }
 
 /// Answered with the epoch of the state arrays that were written to.

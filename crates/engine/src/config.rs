@@ -2,6 +2,9 @@ use std::path::PathBuf;
 
 use model::ModelConfig;
 use programs::ShapeLadder;
+use programs::weights::Float;
+
+use crate::Error;
 
 /// What an engine runs. Threads are the plugin's: it reads `PJRT_NPROC` when the process makes its client.
 #[derive(Clone, Debug)]
@@ -12,11 +15,19 @@ pub struct EngineConfig {
     pub plugin: PathBuf,
     /// Which phases get programs.
     pub role: Role,
-    /// Shapes; [`default_ladder`] where none is given.
+    /// Shapes; [`default_ladder`] where none is given. Its drafts and the width of its latents are those below.
     pub ladder: Option<ShapeLadder>,
+    /// Drafts of a step, as [`drafts_of`] says.
+    pub drafts: Option<u32>,
+    /// Width of activations, latents and float matrices.
+    pub float: Float,
+    /// Whether matrices are converted to int8.
+    pub int8: bool,
     /// Where compiled programs are kept; none: they are compiled at each start.
     pub cache_dir: Option<PathBuf>,
-    /// Fill new state arrays with NaN instead of zeros, to show that nothing unwritten is read.
+    /// Fill new state arrays with NaN instead of zeros, and pages and slots again when they pass to another sequence, to show
+    /// that nothing unwritten is read. For tests: each lease costs a copy of the arrays, and programs are compiled quickly
+    /// rather than well.
     pub poison: bool,
     /// Bounds on queues.
     pub limits: Limits,
@@ -70,14 +81,35 @@ const PAGE_TOKENS: u32 = 64;
 /// Most memory that latents take by default, in bytes.
 const LATENT_BYTES: usize = 1 << 30;
 
+/// Drafts of a step where nobody says how many.
+const DRAFTS: u32 = 3;
+
+/// How many drafts a step verifies: as many as asked for; where nothing is asked, 3 if the model has a draft layer, else 0.
+/// With 0 nothing of the draft layer is loaded, kept or sent.
+///
+/// # Errors
+/// When drafts are asked of a model without a draft layer.
+pub fn drafts_of(model: &ModelConfig, asked: Option<u32>) -> Result<u32, Error> {
+    match (asked, model.mtp) {
+        (Some(asked), None) if asked > 0 => {
+            let reason = "the model has no draft layer".to_owned();
+            Err(programs::Error::Ladder { field: "drafts", reason }.into())
+        }
+        (Some(asked), _) => Ok(asked),
+        (None, Some(_)) => Ok(DRAFTS),
+        (None, None) => Ok(0),
+    }
+}
+
 /// The shapes an engine has where none are asked for: 32 slots, with pages for the whole context of each unless that
 /// takes more than 1 GiB.
-pub fn default_ladder(model: &ModelConfig) -> ShapeLadder {
+pub fn default_ladder(model: &ModelConfig, drafts: u32) -> ShapeLadder {
+    let state = if drafts == 0 { model.clone().without_mtp().state() } else { model.state() };
     let context = u32::try_from(model.context).unwrap_or(u32::MAX).min(i32::MAX as u32);
     let slots = BATCHES[BATCHES.len() - 1];
-    let page_bytes = model.state().bytes_per_token().max(1) * PAGE_TOKENS as usize;
+    let page_bytes = state.bytes_per_token().max(1) * PAGE_TOKENS as usize;
     let affordable = u32::try_from(LATENT_BYTES / page_bytes).unwrap_or(u32::MAX);
-    let per_sequence = context.div_ceil(PAGE_TOKENS);
+    let per_sequence = (context + drafts).div_ceil(PAGE_TOKENS);
     let pages = per_sequence.saturating_mul(slots).min(affordable).max(per_sequence);
     ShapeLadder {
         chunks: CHUNKS.to_vec(),
@@ -86,5 +118,7 @@ pub fn default_ladder(model: &ModelConfig) -> ShapeLadder {
         page_tokens: PAGE_TOKENS,
         pages,
         slots,
+        drafts,
+        latents: Float::F32,
     }
 }

@@ -37,7 +37,7 @@ impl DecodeJob {
 /// What happens to an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DecodeEvent {
-    /// Tokens were drawn. The first token, which the prefill drew, is not among them.
+    /// Tokens were drawn, by one step or several. The first token, which the prefill drew, is not among them.
     Tokens {
         /// Position of the first of them.
         position: u32,
@@ -48,6 +48,10 @@ pub enum DecodeEvent {
     Ended {
         /// Why.
         reason: EndReason,
+        /// Drafts that were verified.
+        drafted: u32,
+        /// Those of them that became tokens.
+        accepted: u32,
     },
 }
 

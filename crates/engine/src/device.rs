@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use model::StateShape;
 use programs::ShapeLadder;
 use programs::sampling::{MAX_LOGPROBS, REALS, SampleRow, WORDS};
@@ -14,27 +16,33 @@ pub trait Device {
     /// Computes one chunk of one prompt.
     fn prefill(&mut self, chunk: &Chunk<'_>) -> Result<ChunkDone, DeviceFault>;
 
-    /// Consumes one token of every row and draws the next ones into `draws`, one a row, padding included.
+    /// Consumes one token of every row and draws the next ones into `draws`, a window a row, padding included. The pages of
+    /// a row hold the drafts after its token, too.
     fn decode(&mut self, rows: &Rows, draws: &mut Draws) -> Result<(), DeviceFault>;
 
     /// Writes the slot's rows that penalties and logit bias read.
     fn set_sampling(&mut self, slot: SlotId, rows: &SlotRows<'_>) -> Result<(), DeviceFault>;
 
-    /// Writes latents f32 `[latent_layers, tokens, latent_width]` of the positions from `first` on to the lease's pages.
-    /// All of them lie within the lease.
+    /// Writes latents f32 `[latent_layers, tokens, latent_width]` of the positions from `first` on to the lease's pages, and
+    /// the index keys f32 `[latent_layers, pools, index_dim]` of the [pools](Facts::pools) that they complete. All of them lie
+    /// within the lease.
     fn import_latents(
         &mut self,
         lease: &Lease,
         first: u32,
         tokens: u32,
         latents: &[f32],
+        keys: &[f32],
     ) -> Result<(), DeviceFault>;
 
-    /// Writes a slot's recurrent state and conv tails.
-    fn import_state(&mut self, slot: SlotId, state: &SlotState) -> Result<(), DeviceFault>;
+    /// Writes a slot's state after `tokens` tokens.
+    fn import_state(&mut self, slot: SlotId, tokens: u32, state: &SlotState) -> Result<(), DeviceFault>;
 
-    /// Reads a slot's recurrent state and conv tails.
-    fn export_state(&mut self, slot: SlotId) -> Result<SlotState, DeviceFault>;
+    /// Reads a slot's state, which is that after `tokens` tokens of a prompt.
+    fn export_state(&mut self, slot: SlotId, tokens: u32) -> Result<SlotState, DeviceFault>;
+
+    /// Fills a new lease's pages and slot with NaN, what its draws read excepted. Asked where [`Facts::poison`] says so.
+    fn poison(&mut self, lease: &Lease) -> Result<(), DeviceFault>;
 }
 
 /// What a device runs, and in which shapes.
@@ -44,9 +52,30 @@ pub struct Facts {
     pub state: StateShape,
     /// The shapes that have programs, and the sizes of the state arrays.
     pub ladder: ShapeLadder,
+    /// Whether every new lease is filled with NaN before its first use, to show that nothing of another sequence is read.
+    pub poison: bool,
 }
 
 impl Facts {
+    /// The index pools that `tokens` tokens from position `first` on complete; none where attention is not sparse. Those
+    /// tokens' keys are counted from the first of these.
+    #[must_use]
+    pub fn pools(&self, first: u32, tokens: u32) -> Range<u32> {
+        let Some(index) = self.state.index else { return 0..0 };
+        let pool = u32::try_from(index.pool).unwrap_or(u32::MAX).max(1);
+        first / pool..first.saturating_add(tokens) / pool
+    }
+
+    /// Elements of the keys of so many pools.
+    pub(crate) fn key_elements(&self, pools: &Range<u32>) -> usize {
+        pools.len() * self.state.latent_layers * self.state.index.map_or(0, |index| index.dim)
+    }
+
+    /// Tokens for which a sequence of `tokens` tokens needs pages: its last step drafts beyond its end.
+    pub(crate) fn paged_tokens(&self, tokens: u32) -> u32 {
+        tokens.saturating_add(self.ladder.drafts)
+    }
+
     pub(crate) fn pool(&self) -> PoolShape {
         PoolShape { pages: self.ladder.pages, slots: self.ladder.slots, page_tokens: self.ladder.page_tokens }
     }
@@ -73,6 +102,8 @@ pub struct Chunk<'a> {
     pub length: u32,
     /// Whether the prompt ends here, so that a token is drawn.
     pub ends_prompt: bool,
+    /// The prompt's token after the chunk; 0 where the prompt ends.
+    pub next: u32,
     /// The sequence's pages and slot.
     pub lease: &'a Lease,
     /// How the token is drawn.
@@ -84,22 +115,29 @@ pub struct Chunk<'a> {
 pub struct ChunkDone {
     /// Latents of the real tokens, f32 `[latent_layers, tokens, latent_width]`.
     pub latents: Vec<f32>,
+    /// Keys of the [pools](Facts::pools) that they complete, f32 `[latent_layers, pools, index_dim]`. The draft layer is a
+    /// token behind at the prompt's end: 0 for what it has not completed.
+    pub keys: Vec<f32>,
     /// The drawn token, where the prompt ends: one row.
     pub draws: Option<Draws>,
 }
 
-/// One decode step, packed for upload: B rows, the last ones padding.
+/// One decode step, packed for upload: B rows, the last ones padding. T is the ladder's window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     /// B: a batch size of the ladder.
     pub batch: u32,
-    /// Changes whenever anything but `tokens` and `positions` changed since the last step, so that a device can keep the
-    /// rest in place.
+    /// Changes whenever anything but `tokens`, `positions`, `accepted` and `recent` changed since the last step, so that a
+    /// device can keep the rest in place.
     pub composition: u64,
     /// s32 `[B]`: the tokens to consume.
     pub tokens: Vec<i32>,
     /// s32 `[B]`: their positions.
     pub positions: Vec<i32>,
+    /// s32 `[B]`: how many tokens of a sequence's last window counted; 0 before its first step.
+    pub accepted: Vec<i32>,
+    /// s32 `[B, T]`: those tokens, or the one to consume before the first step; then 0.
+    pub recent: Vec<i32>,
     /// s32 `[B]`.
     pub slots: Vec<i32>,
     /// s32 `[B, pages_per_sequence]`.
@@ -121,10 +159,12 @@ impl Rows {
     }
 }
 
-/// Tokens drawn by one step, a row each.
+/// Tokens drawn by one step: a prompt's one token, or of each of B rows a window of T.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Draws {
-    /// Token ids; -1 where the logits are not finite.
+    /// s32 `[B]`: how many of a window count: one, and each draft before it that was the token drawn in its place.
+    pub counts: Vec<i32>,
+    /// s32 `[rows]`, windows one after another: token ids; -1 where the logits are not finite.
     pub tokens: Vec<i32>,
     /// Log-probability of the token, where the row asks. Empty if no row does, as are the two below.
     pub logprobs: Vec<f32>,
@@ -159,11 +199,15 @@ pub struct SlotRows<'a> {
     pub bias: &'a [(u32, f32)],
 }
 
-/// The fixed-size part of a sequence's state.
+/// The fixed-size part of a sequence's state; empty where the model has no such part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SlotState {
     /// f32 `[recurrent_layers, heads, key_dim, value_dim]`.
     pub recurrent: Vec<f32>,
     /// f32 `[recurrent_layers, 3, tail_rows, tail_width]`: query, key, value; oldest row first.
     pub tails: Vec<f32>,
+    /// f32 `[latent_layers, pool, 2, index_dim]`: keys and scores of the open pools' tokens; oldest first, 0 beyond them.
+    pub index_tail: Vec<f32>,
+    /// f32 `[hidden]`: the last token's vector that the draft layer continues from.
+    pub hidden: Vec<f32>,
 }

@@ -1,8 +1,8 @@
-use std::sync::Arc;
 use std::time::Instant;
 
 use programs::sampling::Sampling;
 
+use crate::command::Piece;
 use crate::{
     DecodeEvent, DecodeJob, DecodeStream, EndReason, EngineHandle, Error, PrefillEvent, PrefillJob,
     PrefillStream, PrefillTimings, Reservation, SampledToken, SlotState,
@@ -39,6 +39,10 @@ pub enum GenerateEvent {
     Ended {
         /// Why.
         reason: EndReason,
+        /// Drafts that were verified.
+        drafted: u32,
+        /// Those of them that became tokens.
+        accepted: u32,
         /// Where the prompt's time went.
         prefill: PrefillTimings,
     },
@@ -57,7 +61,7 @@ pub struct GenerateStream {
 #[derive(Debug)]
 struct Moving {
     first: SampledToken,
-    latents: Vec<(u32, u32, Arc<[f32]>)>,
+    pieces: Vec<Piece>,
     /// Taken once imported.
     state: Option<SlotState>,
     reservation: Option<Reservation>,
@@ -65,7 +69,7 @@ struct Moving {
 
 #[derive(Debug)]
 enum Phase {
-    Prefilling { stream: PrefillStream, latents: Vec<(u32, u32, Arc<[f32]>)> },
+    Prefilling { stream: PrefillStream, pieces: Vec<Piece> },
     Moving(Moving),
     Decoding(DecodeStream),
     Over,
@@ -83,7 +87,7 @@ impl GenerateStream {
             priority: job.priority,
             deadline: job.deadline,
         })?;
-        let phase = Phase::Prefilling { stream, latents: Vec::new() };
+        let phase = Phase::Prefilling { stream, pieces: Vec::new() };
         Ok(Self { engine, job, phase, timings: PrefillTimings::default() })
     }
 
@@ -103,11 +107,11 @@ impl GenerateStream {
         loop {
             match &mut self.phase {
                 Phase::Over => return Err(Error::Stopped),
-                Phase::Prefilling { stream, latents } => {
+                Phase::Prefilling { stream, pieces } => {
                     let (first, state) = match stream.next().await.unwrap_or(Err(Error::Stopped))? {
                         PrefillEvent::Started => continue,
-                        PrefillEvent::Chunk { first_position, tokens, latents: piece, .. } => {
-                            latents.push((first_position, tokens, piece));
+                        PrefillEvent::Chunk { first_position, tokens, latents, keys, .. } => {
+                            pieces.push(Piece { first: first_position, tokens, latents, keys });
                             continue;
                         }
                         PrefillEvent::Done { first, state, timings } => {
@@ -115,9 +119,9 @@ impl GenerateStream {
                             (first, state)
                         }
                     };
-                    let latents = std::mem::take(latents);
+                    let pieces = std::mem::take(pieces);
                     let tokens = vec![first.clone()];
-                    let moving = Moving { first, latents, state: Some(state), reservation: None };
+                    let moving = Moving { first, pieces, state: Some(state), reservation: None };
                     self.phase = Phase::Moving(moving);
                     return Ok(GenerateEvent::Tokens { position: self.prompt_len(), tokens });
                 }
@@ -130,8 +134,9 @@ impl GenerateStream {
                         DecodeEvent::Tokens { position, tokens } => {
                             Ok(GenerateEvent::Tokens { position, tokens })
                         }
-                        DecodeEvent::Ended { reason } => {
-                            Ok(GenerateEvent::Ended { reason, prefill: self.timings })
+                        DecodeEvent::Ended { reason, drafted, accepted } => {
+                            let prefill = self.timings;
+                            Ok(GenerateEvent::Ended { reason, drafted, accepted, prefill })
                         }
                     };
                 }
@@ -167,19 +172,19 @@ impl Moving {
     /// Reserves and imports. The prefill's room is free by now: one who holds room never waits for more, so that requests
     /// can not wait for each other in a circle. What an interrupted call had done stays done.
     async fn settle(&mut self, engine: &EngineHandle, job: &GenerateJob) -> Result<(), Error> {
+        let prompt = u32::try_from(job.prompt.len()).unwrap_or(u32::MAX);
         if self.reservation.is_none() {
-            let prompt = u32::try_from(job.prompt.len()).unwrap_or(u32::MAX);
             let most = engine.facts().ladder.context;
             let tokens = prompt.saturating_add(job.sampling.max_tokens.unwrap_or(most)).min(most);
             self.reservation = Some(engine.reserve_by(tokens, job.deadline).await?);
         }
         let Some(reservation) = &self.reservation else { return Ok(()) };
-        while let Some((first, tokens, latents)) = self.latents.last() {
-            reservation.import_latents(*first, *tokens, Arc::clone(latents)).await?;
-            self.latents.pop();
+        while let Some(Piece { first, tokens, latents, keys }) = self.pieces.last().cloned() {
+            reservation.import_latents(first, tokens, latents, keys).await?;
+            self.pieces.pop();
         }
         if let Some(state) = &self.state {
-            reservation.import_state(state.clone()).await?;
+            reservation.import_state(prompt, state.clone()).await?;
             self.state = None;
         }
         Ok(())

@@ -142,16 +142,22 @@ impl EngineHandle {
     }
 
     fn lease(&self, tokens: u32) -> Result<Reservation, NoRoom> {
-        let lease = self.shared.pool.reserve(tokens)?;
-        self.shared.commands.wake();
-        Ok(Reservation::new(Arc::clone(&self.shared), lease, tokens))
+        let shared = &self.shared;
+        let lease = Arc::new(shared.pool.reserve(shared.facts.paged_tokens(tokens))?);
+        if shared.facts.poison {
+            // When the engine is gone the first import says so.
+            let _gone = shared.commands.send(Command::Poison { lease: Arc::downgrade(&lease) });
+        } else {
+            shared.commands.wake();
+        }
+        Ok(Reservation::new(Arc::clone(shared), lease, tokens))
     }
 
     fn no_room(&self, tokens: u32) -> NoRoom {
         let pool = &self.shared.pool;
         let shape = pool.shape();
         NoRoom {
-            need_pages: shape.pages_for(tokens),
+            need_pages: shape.pages_for(self.shared.facts.paged_tokens(tokens)),
             need_slots: 1,
             free_pages: pool.free_pages(),
             free_slots: pool.free_slots(),

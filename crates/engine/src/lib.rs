@@ -28,7 +28,7 @@ mod reservation;
 mod start;
 mod steps;
 
-pub use config::{EngineConfig, Limits, Role, default_ladder};
+pub use config::{EngineConfig, Limits, Role, default_ladder, drafts_of};
 pub use decode::{DecodeEvent, DecodeJob, DecodeStream, EndReason};
 pub use device::{Chunk, ChunkDone, Device, DeviceFault, Draws, Facts, Rows, SlotRows, SlotState};
 pub use error::{Error, Fault, Retry};

@@ -15,6 +15,8 @@ pub struct Metrics {
     pub(crate) decode_step: Histogram,
     pub(crate) prefill_tokens: Counter,
     pub(crate) decode_tokens: Counter,
+    pub(crate) drafted_tokens: Counter,
+    pub(crate) accepted_tokens: Counter,
     pub(crate) compilations_after_ready: Counter,
     pool: Arc<OnceLock<Pool>>,
 }
@@ -28,6 +30,8 @@ impl Metrics {
             decode_step: seconds(),
             prefill_tokens: Counter::default(),
             decode_tokens: Counter::default(),
+            drafted_tokens: Counter::default(),
+            accepted_tokens: Counter::default(),
             compilations_after_ready: Counter::default(),
             pool: Arc::default(),
         };
@@ -47,6 +51,10 @@ impl Metrics {
             metrics.prefill_tokens.clone(),
         );
         registry.register("tandem_engine_decode_tokens", "Tokens drawn", metrics.decode_tokens.clone());
+        let drafted = metrics.drafted_tokens.clone();
+        registry.register("tandem_mtp_drafted_tokens", "Drafts that decode steps verified", drafted);
+        let accepted = metrics.accepted_tokens.clone();
+        registry.register("tandem_mtp_accepted_tokens", "Drafts that became tokens", accepted);
         registry.register(
             "tandem_engine_compilations_after_ready",
             "Programs compiled after the engine was ready; 0 in health",

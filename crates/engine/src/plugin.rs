@@ -8,6 +8,7 @@ use crate::{DeviceFault, Facts};
 mod arrays;
 mod calls;
 mod compile;
+mod moves;
 mod open;
 mod step;
 

@@ -27,7 +27,8 @@ pub struct PrefillJob {
 pub enum PrefillEvent {
     /// It has pages and a slot, and computing begins.
     Started,
-    /// A chunk is computed; its latents never change again.
+    /// A chunk is computed; its latents and keys never change again, but for the draft layer's at the prompt's end: there it
+    /// is a token behind, and the first decode step writes its last latent and completes its last key.
     Chunk {
         /// Position of the chunk's first token.
         first_position: u32,
@@ -35,6 +36,13 @@ pub enum PrefillEvent {
         tokens: u32,
         /// f32 `[latent_layers, tokens, latent_width]`.
         latents: Arc<[f32]>,
+        /// Index keys of the pools that the chunk completes, f32 `[latent_layers, pools, index_dim]`; 0 for what the draft layer
+        /// has not completed.
+        keys: Arc<[f32]>,
+        /// The first of these pools: the one that the chunk's first token is in.
+        first_pool: u32,
+        /// How many pools.
+        pools: u32,
         /// Tokens of the prompt that are computed.
         done: u32,
         /// Tokens of the prompt.

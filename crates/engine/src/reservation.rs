@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use statepool::Lease;
 use tokio::sync::oneshot;
 
-use crate::command::{Command, Epoch, StartDecode};
+use crate::command::{Command, Epoch, Piece, StartDecode};
 use crate::coverage::Coverage;
 use crate::handle::Shared;
 use crate::outlet::outlet;
@@ -23,7 +23,8 @@ pub struct Reservation {
 struct Imported {
     epoch: Epoch,
     latents: Coverage,
-    state: bool,
+    /// Tokens that the fixed-size state is after.
+    state: Option<u32>,
 }
 
 impl Imported {
@@ -45,8 +46,8 @@ pub struct NotStarted {
 }
 
 impl Reservation {
-    pub(crate) fn new(shared: Arc<Shared>, lease: Lease, tokens: u32) -> Self {
-        Self { shared, lease: Arc::new(lease), tokens, imported: Mutex::default() }
+    pub(crate) fn new(shared: Arc<Shared>, lease: Arc<Lease>, tokens: u32) -> Self {
+        Self { shared, lease, tokens, imported: Mutex::default() }
     }
 
     /// Tokens that fit, prompt and output together.
@@ -54,41 +55,47 @@ impl Reservation {
         self.tokens
     }
 
-    /// Writes latents f32 `[latent_layers, tokens, latent_width]` of the positions from `first_position` on. Pieces may be of
-    /// any length, in any order; one that comes again is written again.
+    /// Writes latents f32 `[latent_layers, tokens, latent_width]` of the positions from `first_position` on, and the index keys
+    /// f32 `[latent_layers, pools, index_dim]` of the [pools](crate::Facts::pools) that they complete: none where attention is
+    /// not sparse. Pieces may be of any length, in any order; one that comes again is written again.
     pub async fn import_latents(
         &self,
         first_position: u32,
         tokens: u32,
         latents: impl Into<Arc<[f32]>>,
+        keys: impl Into<Arc<[f32]>>,
     ) -> Result<(), Error> {
-        let latents = latents.into();
-        let state = &self.shared.facts.state;
-        check_count("latents", tokens as usize * state.latent_layers * state.latent_width, latents.len())?;
+        let (latents, keys) = (latents.into(), keys.into());
+        let facts = &self.shared.facts;
+        let latent = facts.state.latent_layers * facts.state.latent_width;
+        check_count("latents", tokens as usize * latent, latents.len())?;
         let end = self.end_of("latents", first_position, tokens)?;
+        check_count("keys", facts.key_elements(&facts.pools(first_position, tokens)), keys.len())?;
         if tokens == 0 {
             return Ok(());
         }
         let lease = Arc::clone(&self.lease);
-        let first = first_position;
-        let epoch =
-            self.import(|reply| Command::ImportLatents { lease, first, tokens, latents, reply }).await?;
+        let piece = Piece { first: first_position, tokens, latents, keys };
+        let epoch = self.import(|reply| Command::ImportLatents { lease, piece, reply }).await?;
         let mut imported = self.imported();
         imported.enter(epoch);
-        imported.latents.add(first, end);
+        imported.latents.add(first_position, end);
         Ok(())
     }
 
-    /// Writes the recurrent state and the conv tails.
-    pub async fn import_state(&self, state: SlotState) -> Result<(), Error> {
+    /// Writes the fixed-size state, which is that after `tokens` tokens: the whole prompt.
+    pub async fn import_state(&self, tokens: u32, state: SlotState) -> Result<(), Error> {
         let shape = &self.shared.facts.state;
         check_count("recurrent", shape.recurrent_elements(), state.recurrent.len())?;
         check_count("tails", shape.tail_elements(), state.tails.len())?;
+        check_count("index_tail", shape.index_tail_elements(), state.index_tail.len())?;
+        check_count("hidden", shape.hidden.unwrap_or(0), state.hidden.len())?;
+        self.end_of("state", tokens, 0)?;
         let lease = Arc::clone(&self.lease);
-        let epoch = self.import(|reply| Command::ImportState { lease, state, reply }).await?;
+        let epoch = self.import(|reply| Command::ImportState { lease, tokens, state, reply }).await?;
         let mut imported = self.imported();
         imported.enter(epoch);
-        imported.state = true;
+        imported.state = Some(tokens);
         Ok(())
     }
 
@@ -130,8 +137,8 @@ impl Reservation {
         if let Some(position) = imported.latents.missing(prompt_len) {
             return Err(Error::Incomplete { missing: format!("the latent of position {position}") });
         }
-        if !imported.state {
-            return Err(Error::Incomplete { missing: "the recurrent state".to_owned() });
+        if imported.state != Some(prompt_len) {
+            return Err(Error::Incomplete { missing: format!("the state after {prompt_len} tokens") });
         }
         Ok(imported.epoch)
     }

@@ -5,11 +5,12 @@ use std::time::Instant;
 use statepool::{Lease, Pool};
 use tokio::sync::{oneshot, watch};
 
-use crate::command::{Command, Epoch};
+use crate::command::{Command, Epoch, Piece};
 use crate::load::{Load, Rate};
 use crate::{Device, DeviceFault, Error, Limits, Metrics};
 
 mod answers;
+mod drawn;
 mod prompts;
 mod rows;
 
@@ -55,7 +56,7 @@ impl<D: Device> StepLoop<D> {
         metrics: Metrics,
         load: watch::Sender<Load>,
     ) -> Self {
-        let prompts = Prompts::new(&device.facts().ladder, limits);
+        let prompts = Prompts::new(device.facts(), limits);
         let answers = Answers::new(&device.facts().ladder, limits);
         Self {
             device,
@@ -126,13 +127,18 @@ impl<D: Device> StepLoop<D> {
     fn obey(&mut self, command: Command) -> Go {
         match command {
             Command::Prefill { sequence, job, outlet } => self.prompts.queue(sequence, job, outlet),
-            Command::ImportLatents { lease, first, tokens, latents, reply } => {
-                let done = self.device.import_latents(&lease, first, tokens, &latents);
+            Command::ImportLatents { lease, piece, reply } => {
+                let Piece { first, tokens, latents, keys } = piece;
+                let done = self.device.import_latents(&lease, first, tokens, &latents, &keys);
                 self.imported(lease, reply, done);
             }
-            Command::ImportState { lease, state, reply } => {
-                let done = self.device.import_state(lease.slot(), &state);
+            Command::ImportState { lease, tokens, state, reply } => {
+                let done = self.device.import_state(lease.slot(), tokens, &state);
                 self.imported(lease, reply, done);
+            }
+            Command::Poison { lease } => {
+                let done = lease.upgrade().map_or(Ok(()), |lease| self.device.poison(&lease));
+                self.settle(done);
             }
             Command::Decode(start) => {
                 let began = self.answers.begin(*start, self.epoch, &mut self.device);
@@ -189,16 +195,20 @@ impl<D: Device> StepLoop<D> {
     }
 
     fn decode_step(&mut self) -> bool {
-        let Some(rows) = self.answers.plan() else { return false };
+        if !self.answers.plan() {
+            return false;
+        }
         let began = Instant::now();
         let done = self.answers.run(&mut self.device);
-        if done.is_ok() {
+        if let Ok(drawn) = &done {
             let took = began.elapsed();
             self.metrics.decode_step.observe(took.as_secs_f64());
-            self.metrics.decode_tokens.inc_by(rows.into());
-            self.decode_rate.observe(rows, took);
+            self.metrics.decode_tokens.inc_by(drawn.tokens.into());
+            self.metrics.drafted_tokens.inc_by(drawn.drafted.into());
+            self.metrics.accepted_tokens.inc_by(drawn.accepted.into());
+            self.decode_rate.observe(drawn.tokens, took);
         }
-        self.settle(done);
+        self.settle(done.map(drop));
         true
     }
 

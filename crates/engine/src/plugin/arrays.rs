@@ -1,5 +1,6 @@
 use pjrt::{AlignedBytes, Buffer, DType};
 use programs::{ShapeLadder, StateArray};
+use statepool::Lease;
 
 use super::{Place, StateShape};
 use crate::Error;
@@ -7,8 +8,7 @@ use crate::Error;
 /// The state arrays as they are after the last program that was handed to the device.
 #[derive(Debug)]
 pub(super) struct Arrays {
-    /// In the order of [`StateArray::ALL`].
-    buffers: Vec<Buffer>,
+    buffers: Vec<(StateArray, Buffer)>,
     state: StateShape,
     ladder: ShapeLadder,
     poison: bool,
@@ -31,37 +31,65 @@ impl Arrays {
     pub(super) fn renew(&mut self, place: &Place) -> Result<(), Error> {
         // The old ones go first: there may be no room for both.
         self.buffers.clear();
-        for what in StateArray::ALL {
-            self.buffers.push(self.fresh(place, what)?);
+        for what in StateArray::of(&self.state, &self.ladder) {
+            self.buffers.push((what, self.fresh(place, what)?));
         }
         Ok(())
     }
 
     fn fresh(&self, place: &Place, what: StateArray) -> Result<Buffer, Error> {
         let ty = what.ty(&self.state, &self.ladder);
+        let dtype = held(ty.dtype);
         let elements = usize::try_from(ty.elements()).unwrap_or(0);
-        let (dtype, garbage) = match ty.dtype {
-            // All bits set: NaN as f32, -1 as s32.
-            programs::DType::F32 => (DType::F32, 0xff),
-            programs::DType::S32 => (DType::S32, 0xff),
-            _ => (DType::Pred, 1),
-        };
         let mut bytes = AlignedBytes::zeroed(elements * dtype.size());
         if self.poison {
-            bytes.fill(garbage);
+            bytes.fill(if dtype == DType::Pred { 1 } else { GARBAGE });
         }
         Ok(place.client.buffer_from_aligned(bytes, dtype, &ty.dims, place.device()?)?)
     }
 
+    /// Fills a lease's pages and slot with garbage, what its draws read excepted. Takes every array to the host and back.
+    pub(super) fn poison(&mut self, place: &Place, lease: &Lease) -> Result<(), Error> {
+        let pages: Vec<usize> = lease.pages().iter().map(|page| page.0 as usize).collect();
+        let slot = [lease.slot().0 as usize];
+        for (what, buffer) in &mut self.buffers {
+            let (axis, rows) = match what {
+                StateArray::Latents | StateArray::IndexKeys => (1, pages.as_slice()),
+                StateArray::IndexRing
+                | StateArray::Recurrent
+                | StateArray::Tails
+                | StateArray::WindowKeys
+                | StateArray::WindowDecay
+                | StateArray::WindowWritten => (1, slot.as_slice()),
+                StateArray::Hidden => (0, slot.as_slice()),
+                StateArray::OutputCounts | StateArray::PromptSeen | StateArray::LogitBias => continue,
+            };
+            let dims: Vec<usize> =
+                buffer.dims().iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect();
+            let mut bytes = AlignedBytes::zeroed(buffer.size_bytes());
+            buffer.to_host(&mut bytes)?;
+            let row = dims[axis + 1..].iter().product::<usize>() * buffer.dtype().size();
+            let layer = dims[axis] * row;
+            for layer in bytes.chunks_exact_mut(layer.max(1)) {
+                for index in rows {
+                    layer[index * row..(index + 1) * row].fill(GARBAGE);
+                }
+            }
+            let device = place.device()?;
+            *buffer = place.client.buffer_from_aligned(bytes, buffer.dtype(), buffer.dims(), device)?;
+        }
+        Ok(())
+    }
+
     pub(super) fn get(&self, what: StateArray) -> Result<&Buffer, pjrt::Error> {
-        self.buffers
-            .get(what as usize)
-            .ok_or_else(|| pjrt::Error::Deleted { argument: "state arrays".to_owned() })
+        let found = self.buffers.iter().find(|(array, _)| *array == what);
+        let lost = || pjrt::Error::Deleted { argument: format!("state array {what:?}") };
+        found.map(|(_, buffer)| buffer).ok_or_else(lost)
     }
 
     /// What a program returned in an array's place.
     pub(super) fn replace(&mut self, what: StateArray, buffer: Buffer) {
-        if let Some(place) = self.buffers.get_mut(what as usize) {
+        if let Some((_, place)) = self.buffers.iter_mut().find(|(array, _)| *array == what) {
             *place = buffer;
         }
     }
@@ -70,6 +98,19 @@ impl Arrays {
     pub(super) fn are_whole(&self) -> bool {
         let whole =
             |buffer: &Buffer| !buffer.is_deleted() && buffer.ready().and_then(|ready| ready.wait()).is_ok();
-        self.buffers.len() == StateArray::ALL.len() && self.buffers.iter().all(whole)
+        let all = StateArray::of(&self.state, &self.ladder).len();
+        self.buffers.len() == all && self.buffers.iter().all(|(_, buffer)| whole(buffer))
+    }
+}
+
+/// All bits set: NaN as f32 and bf16, -1 as s32.
+const GARBAGE: u8 = 0xff;
+
+fn held(dtype: programs::DType) -> DType {
+    match dtype {
+        programs::DType::BF16 => DType::BF16,
+        programs::DType::S32 => DType::S32,
+        programs::DType::Pred => DType::Pred,
+        _ => DType::F32,
     }
 }

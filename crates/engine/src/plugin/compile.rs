@@ -5,8 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use model::ModelConfig;
-use pjrt::CompileOptions;
 use pjrt::cache::ExecutableCache;
+use pjrt::{CompileOptions, OptionValue};
+use programs::weights::Formats;
 use programs::{Options, ShapeLadder, transfer};
 
 use super::{ArgKind, Counter, Executable, Input, Mesh, Place, Program, ResKind, StateArray};
@@ -65,14 +66,19 @@ pub(super) struct Compiler {
     pub(super) place: Place,
     pub(super) model: ModelConfig,
     pub(super) ladder: ShapeLadder,
+    /// How the weights are held.
+    pub(super) formats: Formats,
     pub(super) cache: Option<ExecutableCache>,
+    /// Compile quickly rather than well.
+    pub(super) hasty: bool,
     /// Index of each weight in the order of the upload.
     pub(super) weights: HashMap<String, usize>,
 }
 
 impl Compiler {
     fn text(&self, key: Key) -> Result<Program, Error> {
-        let (model, ladder, options) = (&self.model, &self.ladder, Options::default());
+        let (model, ladder) = (&self.model, &self.ladder);
+        let options = Options { formats: self.formats, ..Options::default() };
         let (mesh, state) = (Mesh::one_device(), self.model.state());
         Ok(match key {
             Key::Prefill(chunk) => programs::prefill(model, ladder, chunk, &options, &mesh)?,
@@ -87,7 +93,11 @@ impl Compiler {
     pub(super) fn compile(&self, key: Key) -> Result<Bound, Error> {
         let program = self.text(key)?;
         let arguments = program.args.iter().map(|arg| self.bind(&arg.what)).collect::<Result<_, _>>()?;
-        let options = CompileOptions::sharded_over([self.place.device()?]);
+        let mut options = CompileOptions::sharded_over([self.place.device()?]);
+        if self.hasty {
+            let level = "xla_backend_optimization_level".to_owned();
+            options.flags.push((level, OptionValue::Int64(0)));
+        }
         let executable = match &self.cache {
             None => self.place.client.compile(&program.text, &options)?,
             Some(cache) => {

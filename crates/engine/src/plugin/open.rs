@@ -1,13 +1,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use checkpoint::Checkpoint;
+use checkpoint::{Checkpoint, Wanted};
+use model::ModelConfig;
 use pjrt::cache::ExecutableCache;
 use pjrt::{Client, Plugin};
 use programs::ShapeLadder;
 
 use super::{Arrays, Compiler, Counter, Facts, Key, Place, PluginDevice, Programs};
-use crate::{EngineConfig, Error, Progress, default_ladder};
+use crate::{EngineConfig, Error, Progress, default_ladder, drafts_of};
 
 impl PluginDevice {
     /// Loads the plugin and the model, and compiles every program that the role may run.
@@ -16,10 +17,14 @@ impl PluginDevice {
         compiled_late: Counter,
         progress: &(impl Fn(Progress) + Sync),
     ) -> Result<Self, Error> {
-        let checkpoint = Checkpoint::open(&config.model_dir)?;
+        let wanted =
+            Wanted { float: config.float, int8: config.int8, drafts: config.drafts != Some(0), joined: true };
+        let checkpoint = Checkpoint::open(&config.model_dir, &wanted)?;
         let model = checkpoint.config().clone();
-        let ladder = config.ladder.clone().unwrap_or_else(|| default_ladder(&model));
-        check(&ladder, config, model.context)?;
+        let drafts = drafts_of(&model, config.drafts)?;
+        let mut ladder = config.ladder.clone().unwrap_or_else(|| default_ladder(&model, drafts));
+        (ladder.drafts, ladder.latents) = (drafts, config.float);
+        check(&ladder, config, &model)?;
         let client = Client::new(&Plugin::load(&config.plugin)?, &[])?;
         let place = Place { client };
         let device = place.device()?;
@@ -27,7 +32,9 @@ impl PluginDevice {
         let compiler = Compiler {
             place: place.clone(),
             ladder: ladder.clone(),
+            formats: *checkpoint.formats(),
             cache: config.cache_dir.clone().map(ExecutableCache::new),
+            hasty: config.poison,
             weights: names.enumerate().map(|(index, name)| (name, index)).collect(),
             model,
         };
@@ -52,7 +59,7 @@ impl PluginDevice {
         let (weights, bound) = (weights?, bound?);
         let arrays = Arrays::new(&place, &state, &ladder, config.poison)?;
         Ok(Self {
-            facts: Facts { state, ladder },
+            facts: Facts { state, ladder, poison: config.poison },
             place,
             weights,
             arrays,
@@ -63,9 +70,10 @@ impl PluginDevice {
 }
 
 /// What the programs' own check can not know: the model's context and the role.
-fn check(ladder: &ShapeLadder, config: &EngineConfig, context: usize) -> Result<(), Error> {
-    ladder.check()?;
+fn check(ladder: &ShapeLadder, config: &EngineConfig, model: &ModelConfig) -> Result<(), Error> {
+    ladder.check_for(&model.state())?;
     let refuse = |field, reason: String| Err(Error::from(programs::Error::Ladder { field, reason }));
+    let context = model.context;
     if ladder.context as usize > context {
         return refuse("context", format!("the model was trained for {context} tokens"));
     }

@@ -2,7 +2,9 @@ use pjrt::DType;
 use programs::sampling::{REALS, WORDS};
 use statepool::{Lease, SlotId};
 
-use super::{Buffer, Input, Kept, Key, Output, PluginDevice};
+use super::calls::Outputs;
+use super::moves::rows;
+use super::{Input, Kept, Key, Output, PluginDevice};
 use crate::{Chunk, ChunkDone, Device, DeviceFault, Draws, Error, Facts, Rows, SlotRows, SlotState};
 
 impl Device for PluginDevice {
@@ -28,16 +30,21 @@ impl Device for PluginDevice {
         first: u32,
         tokens: u32,
         latents: &[f32],
+        keys: &[f32],
     ) -> Result<(), DeviceFault> {
-        self.try_import_latents(lease, first, tokens, latents).map_err(|error| self.fault(&error))
+        self.try_import_latents(lease, first, tokens, [latents, keys]).map_err(|error| self.fault(&error))
     }
 
-    fn import_state(&mut self, slot: SlotId, state: &SlotState) -> Result<(), DeviceFault> {
-        self.try_import_state(slot, state).map_err(|error| self.fault(&error))
+    fn import_state(&mut self, slot: SlotId, tokens: u32, state: &SlotState) -> Result<(), DeviceFault> {
+        self.try_import_state(slot, tokens, state).map_err(|error| self.fault(&error))
     }
 
-    fn export_state(&mut self, slot: SlotId) -> Result<SlotState, DeviceFault> {
-        self.try_export_state(slot).map_err(|error| self.fault(&error))
+    fn export_state(&mut self, slot: SlotId, tokens: u32) -> Result<SlotState, DeviceFault> {
+        self.try_export_state(slot, tokens).map_err(|error| self.fault(&error))
+    }
+
+    fn poison(&mut self, lease: &Lease) -> Result<(), DeviceFault> {
+        self.arrays.poison(&self.place, lease).map_err(|error| self.fault(&error))
     }
 }
 
@@ -53,6 +60,7 @@ impl PluginDevice {
         let start = place.put_scalar(chunk.start)?;
         let slot = place.put_scalar(chunk.lease.slot().0)?;
         let ends = place.put_scalar(chunk.ends_prompt.into())?;
+        let next = place.put_scalar(chunk.next)?;
         let table = self.page_table(chunk.lease)?;
         let words = place.put(&chunk.sampling.words, &[1, WORDS as i64])?;
         let reals = place.put(&chunk.sampling.reals, &[1, REALS as i64])?;
@@ -62,6 +70,7 @@ impl PluginDevice {
             (Input::Start, &start),
             (Input::Slot, &slot),
             (Input::EndsPrompt, &ends),
+            (Input::NextToken, &next),
             (Input::PageTable, &table),
             (Input::SampleWords, &words),
             (Input::SampleReals, &reals),
@@ -69,11 +78,14 @@ impl PluginDevice {
         let outputs = self.call(Key::Prefill(chunk.length), &inputs)?;
         let mut latents = outputs.read(Output::ChunkLatents)?;
         if valid < length {
-            latents = self.window(&latents, length, 0, valid, valid);
+            let state = &self.facts.state;
+            latents = rows(&latents, [state.latent_layers, state.latent_width], 0..valid, valid);
         }
-        let mut done = ChunkDone { latents, draws: None };
+        let keys = self.chunk_keys(chunk, &outputs)?;
+        let mut done = ChunkDone { latents, keys, draws: None };
         if chunk.ends_prompt {
             done.draws = Some(Draws {
+                counts: vec![1],
                 tokens: outputs.read(Output::Sampled)?,
                 logprobs: outputs.read(Output::ChosenLogprob)?,
                 top_ids: outputs.read(Output::TopIds)?,
@@ -81,6 +93,22 @@ impl PluginDevice {
             });
         }
         Ok(done)
+    }
+
+    /// Keys of the pools that the chunk completes.
+    fn chunk_keys(&self, chunk: &Chunk<'_>, outputs: &Outputs) -> Result<Vec<f32>, Error> {
+        let Some(index) = self.facts.state.index else { return Ok(Vec::new()) };
+        let tokens = u32::try_from(chunk.tokens.len()).unwrap_or(chunk.length);
+        let pools = self.facts.pools(chunk.start, tokens).len();
+        let shape = [self.facts.state.latent_layers, index.dim];
+        let mut keys = rows(&outputs.read(Output::ChunkKeys)?, shape, 0..pools, pools);
+        let completed = ((chunk.start + tokens) as usize).is_multiple_of(index.pool);
+        if chunk.ends_prompt && completed && self.facts.state.hidden.is_some() {
+            // The draft layer's last pool lacks its last token.
+            let own = keys.len().saturating_sub(index.dim);
+            keys[own..].fill(0.0);
+        }
+        Ok(keys)
     }
 
     fn try_decode(&mut self, rows: &Rows, draws: &mut Draws) -> Result<(), Error> {
@@ -92,10 +120,22 @@ impl PluginDevice {
         let tokens = self.place.put(&rows.tokens, &[batch])?;
         let positions = self.place.put(&rows.positions, &[batch])?;
         let mut inputs = vec![(Input::Tokens, &tokens), (Input::Positions, &positions)];
+        let drafts = self.facts.ladder.drafts > 0;
+        let window = i64::from(self.facts.ladder.window());
+        let last = if drafts {
+            let accepted = self.place.put(&rows.accepted, &[batch])?;
+            Some([accepted, self.place.put(&rows.recent, &[batch, window])?])
+        } else {
+            None
+        };
+        if let Some([accepted, recent]) = &last {
+            inputs.extend([(Input::Accepted, accepted), (Input::Recent, recent)]);
+        }
         inputs.extend(kept.inputs.iter().map(|(input, buffer)| (*input, buffer)));
         let outputs = self.call(Key::Decode(rows.batch), &inputs)?;
         self.kept = Some(kept);
         *draws = Draws { tokens: outputs.read(Output::Sampled)?, ..Draws::default() };
+        draws.counts = if drafts { outputs.read(Output::Accepted)? } else { vec![1; rows.batch as usize] };
         if rows.logprobs {
             draws.logprobs = outputs.read(Output::ChosenLogprob)?;
             draws.top_ids = outputs.read(Output::TopIds)?;
@@ -144,85 +184,5 @@ impl PluginDevice {
         ];
         self.call(Key::SetSampling, &inputs)?;
         Ok(())
-    }
-
-    /// In pieces as long as there are programs for; the last one is padded.
-    fn try_import_latents(
-        &mut self,
-        lease: &Lease,
-        first: u32,
-        tokens: u32,
-        latents: &[f32],
-    ) -> Result<(), Error> {
-        let table = self.page_table(lease)?;
-        let mut done = 0;
-        while done < tokens {
-            let ladder = &self.facts.ladder;
-            let piece = (tokens - done).min(ladder.grid());
-            let length = ladder.chunk_for(piece).unwrap_or(piece);
-            let values = if (piece, length) == (tokens, tokens) {
-                self.place.put(latents, &self.chunk_dims(length))?
-            } else {
-                let (from, rows) = (done as usize, piece as usize);
-                let values = self.window(latents, tokens as usize, from, rows, length as usize);
-                self.place.put(&values, &self.chunk_dims(length))?
-            };
-            let start = self.place.put_scalar(first + done)?;
-            let valid = self.place.put_scalar(piece)?;
-            let inputs = [
-                (Input::ChunkLatents, &values),
-                (Input::Start, &start),
-                (Input::Valid, &valid),
-                (Input::PageTable, &table),
-            ];
-            self.call(Key::ImportLatents(length), &inputs)?;
-            done += piece;
-        }
-        Ok(())
-    }
-
-    fn try_import_state(&mut self, slot: SlotId, state: &SlotState) -> Result<(), Error> {
-        let shape = self.facts.state;
-        let dims = [shape.recurrent_layers, shape.heads, shape.key_dim, shape.value_dim];
-        let recurrent = self.place.put(&state.recurrent, &dims.map(|dim| dim as i64))?;
-        let dims = [shape.recurrent_layers, 3, shape.tail_rows, shape.tail_width];
-        let tails = self.place.put(&state.tails, &dims.map(|dim| dim as i64))?;
-        let slot = self.place.put_scalar(slot.0)?;
-        let inputs = [(Input::Slot, &slot), (Input::SlotRecurrent, &recurrent), (Input::SlotTails, &tails)];
-        self.call(Key::ImportSlot, &inputs)?;
-        Ok(())
-    }
-
-    fn try_export_state(&mut self, slot: SlotId) -> Result<SlotState, Error> {
-        let slot = self.place.put_scalar(slot.0)?;
-        let outputs = self.call(Key::ExportSlot, &[(Input::Slot, &slot)])?;
-        Ok(SlotState {
-            recurrent: outputs.read(Output::SlotRecurrent)?,
-            tails: outputs.read(Output::SlotTails)?,
-        })
-    }
-
-    fn page_table(&self, lease: &Lease) -> Result<Buffer, Error> {
-        let pages = self.facts.ladder.pages_per_sequence();
-        let mut row = vec![0; pages as usize];
-        lease.write_row(&mut row);
-        Ok(self.place.put(&row, &[i64::from(pages)])?)
-    }
-
-    fn chunk_dims(&self, tokens: u32) -> [i64; 3] {
-        let state = &self.facts.state;
-        [state.latent_layers as i64, i64::from(tokens), state.latent_width as i64]
-    }
-
-    /// Of latents f32 `[layers, tokens, width]` the tokens from `from` on, `count` of them, as `[layers, length, width]` with
-    /// zeros at the end.
-    fn window(&self, latents: &[f32], tokens: usize, from: usize, count: usize, length: usize) -> Vec<f32> {
-        let width = self.facts.state.latent_width;
-        let mut cut = Vec::with_capacity(self.facts.state.latent_layers * length * width);
-        for layer in latents.chunks_exact((tokens * width).max(1)) {
-            cut.extend_from_slice(&layer[from * width..(from + count) * width]);
-            cut.resize(cut.len() + (length - count) * width, 0.0);
-        }
-        cut
     }
 }

@@ -7,12 +7,14 @@ use programs::sampling::SampleRow;
 use scheduler::{Decode, SequenceId};
 use statepool::Lease;
 
+use super::drawn::{Drawn, Run, ended};
 use super::rows::{Packer, Row};
 use crate::command::{Epoch, StartDecode};
 use crate::outlet::{NotSent, Outlet};
-use crate::{
-    DecodeEvent, DecodeJob, Device, DeviceFault, Draws, EndReason, Error, Limits, SampledToken, SlotRows,
-};
+use crate::{DecodeEvent, DecodeJob, Device, DeviceFault, Draws, Error, Limits, SlotRows};
+
+/// How an answer ends.
+type Last = Result<DecodeEvent, Error>;
 
 /// The sequences that draw tokens, and their readers.
 #[derive(Debug)]
@@ -22,6 +24,7 @@ pub(super) struct Answers {
     packer: Packer,
     draws: Draws,
     context: u32,
+    window: usize,
     limits: Limits,
 }
 
@@ -37,6 +40,12 @@ struct Answer {
     position: u32,
     /// Tokens that may still be drawn.
     left: u32,
+    /// How many tokens of the last window counted; 0 before the first.
+    counted: u32,
+    /// Those tokens; before the first window the one to consume.
+    recent: Vec<u32>,
+    /// Over all steps.
+    drawn: Drawn,
 }
 
 impl Answers {
@@ -47,6 +56,7 @@ impl Answers {
             packer: Packer::new(ladder),
             draws: Draws::default(),
             context: ladder.context,
+            window: ladder.window() as usize,
             limits,
         }
     }
@@ -67,9 +77,10 @@ impl Answers {
         let most = capacity.min(self.context).saturating_sub(job.prompt_len);
         let left = job.sampling.max_tokens.unwrap_or(u32::MAX).min(most).saturating_sub(1);
         let (token, position) = (job.first_token, job.prompt_len);
+        let drawn = Drawn::default();
         if let Some(reason) = ended(&job, token, left) {
             drop(lease);
-            outlet.end(Ok(DecodeEvent::Ended { reason }));
+            outlet.end(Ok(drawn.ended(reason)));
             return Ok(());
         }
         if job.sampling.needs_slot_rows() {
@@ -86,7 +97,9 @@ impl Answers {
         }
         tracing::debug!(request_id = job.request_id, slot = lease.slot().0, position, "answer begins");
         let row = SampleRow::pack(&job.sampling);
-        self.answers.insert(sequence, Answer { lease, job, row, outlet, token, position, left });
+        let (counted, recent) = (0, vec![token]);
+        let answer = Answer { lease, job, row, outlet, token, position, left, counted, recent, drawn };
+        self.answers.insert(sequence, answer);
         self.plan.join(sequence);
         Ok(())
     }
@@ -104,25 +117,27 @@ impl Answers {
         }
     }
 
-    /// Packs the next step; the number of sequences in it, or none if there is no step to run.
-    pub(super) fn plan(&mut self) -> Option<u32> {
-        let (sequences, batch) = self.plan.next_step()?;
+    /// Packs the next step; whether there is one to run.
+    pub(super) fn plan(&mut self) -> bool {
+        let Some((sequences, batch)) = self.plan.next_step() else { return false };
         let answers = &self.answers;
         self.packer.pack(sequences, batch, |sequence| {
             let answer = answers.get(&sequence)?;
             Some(Row {
                 token: answer.token,
                 position: answer.position,
+                accepted: answer.counted,
+                recent: &answer.recent,
                 lease: &answer.lease,
                 sampling: &answer.row,
                 logprobs: answer.job.sampling.logprobs.is_some(),
             })
         });
-        u32::try_from(sequences.len()).ok()
+        true
     }
 
-    /// Runs the packed step and tells the readers.
-    pub(super) fn run(&mut self, device: &mut impl Device) -> Result<(), DeviceFault> {
+    /// Runs the packed step and tells the readers; what it drew.
+    pub(super) fn run(&mut self, device: &mut impl Device) -> Result<Drawn, DeviceFault> {
         let ran = device.decode(self.packer.rows(), &mut self.draws);
         let sequences = self.packer.packed().to_vec();
         if let Err(fault) = ran {
@@ -132,32 +147,45 @@ impl Answers {
             }
             return Err(fault);
         }
+        let mut all = Drawn::default();
         for (place, sequence) in sequences.into_iter().enumerate() {
-            if let Some(last) = self.deliver(place, sequence) {
+            let Some((drawn, last)) = self.deliver(place, sequence) else { continue };
+            all += drawn;
+            if let Some(last) = last {
                 self.end(sequence, last);
             }
         }
-        Ok(())
+        Ok(all)
     }
 
-    /// Hands a drawn token to its reader; how the sequence ends, if it does.
-    fn deliver(&mut self, place: usize, sequence: SequenceId) -> Option<Result<DecodeEvent, Error>> {
+    /// Hands what a window drew to its reader; what it drew, and how the sequence ends, if it does.
+    fn deliver(&mut self, place: usize, sequence: SequenceId) -> Option<(Drawn, Option<Last>)> {
         let answer = self.answers.get_mut(&sequence)?;
-        let position = answer.position + 1;
-        let drawn = self.draws.tokens.get(place).and_then(|id| u32::try_from(*id).ok());
-        let Some(id) = drawn else { return Some(Err(Error::NotFinite { position })) };
-        answer.token = id;
-        answer.position = position;
-        answer.left -= 1;
-        let (logprob, top) = self.draws.alternatives(place, answer.job.sampling.logprobs);
-        let tokens = vec![SampledToken { id, logprob, top }];
-        match answer.outlet.send(DecodeEvent::Tokens { position, tokens }) {
-            Ok(()) => {}
-            // The next sweep removes it.
-            Err(NotSent::Gone) => return None,
-            Err(NotSent::Full) => return Some(Err(Error::SlowReader { events: self.limits.unread_tokens })),
+        let run = Run::of(&self.draws, place, self.window, answer.left, &answer.job);
+        let drawn = run.drawn();
+        answer.drawn += drawn;
+        let first = answer.position + 1;
+        answer.position += drawn.tokens;
+        answer.left -= drawn.tokens;
+        answer.counted = drawn.tokens;
+        answer.recent.clear();
+        answer.recent.extend(run.tokens.iter().map(|token| token.id));
+        answer.token = answer.recent.last().copied().unwrap_or(answer.token);
+        let last = match run.last {
+            Some(reason) => Some(Ok(answer.drawn.ended(reason))),
+            None if run.not_finite => Some(Err(Error::NotFinite { position: answer.position + 1 })),
+            None => None,
+        };
+        if run.tokens.is_empty() {
+            return Some((drawn, last));
         }
-        ended(&answer.job, id, answer.left).map(|reason| Ok(DecodeEvent::Ended { reason }))
+        let last = match answer.outlet.send(DecodeEvent::Tokens { position: first, tokens: run.tokens }) {
+            Ok(()) => last,
+            // The next sweep removes it.
+            Err(NotSent::Gone) => None,
+            Err(NotSent::Full) => Some(Err(Error::SlowReader { events: self.limits.unread_tokens })),
+        };
+        Some((drawn, last))
     }
 
     /// Ends every sequence: its state is gone.
@@ -169,7 +197,7 @@ impl Answers {
     }
 
     /// Gives the room back, then tells the reader, who may count on it.
-    fn end(&mut self, sequence: SequenceId, last: Result<DecodeEvent, Error>) {
+    fn end(&mut self, sequence: SequenceId, last: Last) {
         self.plan.leave(sequence);
         let Some(Answer { lease, job, outlet, .. }) = self.answers.remove(&sequence) else { return };
         if let Err(error) = &last {
@@ -190,12 +218,4 @@ impl Answers {
     pub(super) fn running(&self) -> usize {
         self.plan.running()
     }
-}
-
-/// Why a sequence ends after `token`, if it does.
-fn ended(job: &DecodeJob, token: u32, left: u32) -> Option<EndReason> {
-    if job.ends_at(token) {
-        return Some(EndReason::EndToken(token));
-    }
-    (left == 0).then_some(EndReason::Length)
 }

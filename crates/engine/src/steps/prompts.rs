@@ -1,15 +1,14 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
-use programs::ShapeLadder;
 use programs::sampling::SampleRow;
 use scheduler::{Ask, ChunkStep, Grid, Prefill, Priority, SequenceId};
 use statepool::Pool;
 
 use crate::outlet::Outlet;
 use crate::{
-    Chunk, Device, DeviceFault, Draws, Error, Limits, PrefillEvent, PrefillJob, PrefillTimings, SampledToken,
-    SlotRows,
+    Chunk, Device, DeviceFault, Draws, Error, Facts, Limits, PrefillEvent, PrefillJob, PrefillTimings,
+    SampledToken, SlotRows,
 };
 
 /// The prompts that wait or are under way, and their readers.
@@ -17,6 +16,7 @@ use crate::{
 pub(super) struct Prompts {
     plan: Prefill,
     prompts: HashMap<SequenceId, Prompt>,
+    facts: Facts,
     limits: Limits,
 }
 
@@ -37,9 +37,9 @@ impl Prompt {
 }
 
 impl Prompts {
-    pub(super) fn new(ladder: &ShapeLadder, limits: Limits) -> Self {
-        let grid = Grid::new(ladder.chunks.clone());
-        Self { plan: Prefill::new(grid), prompts: HashMap::new(), limits }
+    pub(super) fn new(facts: &Facts, limits: Limits) -> Self {
+        let grid = Grid::new(facts.ladder.chunks.clone());
+        Self { plan: Prefill::new(grid), prompts: HashMap::new(), facts: facts.clone(), limits }
     }
 
     pub(super) fn queue(&mut self, sequence: SequenceId, job: PrefillJob, outlet: Outlet<PrefillEvent>) {
@@ -101,6 +101,11 @@ impl Prompts {
         );
         // The queue is empty, and a reader that is gone is seen by the next sweep.
         let _gone = prompt.outlet.send(PrefillEvent::Started);
+        if self.facts.poison
+            && let Err(fault) = device.poison(lease)
+        {
+            return self.fail_if(sequence, Err(fault));
+        }
         if !prompt.job.sampling.needs_slot_rows() {
             return Ok(());
         }
@@ -130,14 +135,19 @@ impl Prompts {
             start: step.start,
             length: step.length,
             ends_prompt: step.is_last(),
+            next: prompt.job.prompt.get(step.end() as usize).copied().unwrap_or_default(),
             lease,
             sampling: &prompt.row,
         })?;
+        let pools = self.facts.pools(step.start, step.valid);
         // `next_step` saw room, and a reader that is gone is seen by the next sweep.
         let _gone = prompt.outlet.send(PrefillEvent::Chunk {
             first_position: step.start,
             tokens: step.valid,
             latents: done.latents.into(),
+            keys: done.keys.into(),
+            first_pool: pools.start,
+            pools: pools.end - pools.start,
             done: step.end(),
             total: step.total,
         });
@@ -146,7 +156,7 @@ impl Prompts {
                 let first = first_token(&draws, prompt.job.sampling.logprobs);
                 match first {
                     Some(first) => {
-                        let state = device.export_state(lease.slot())?;
+                        let state = device.export_state(lease.slot(), step.total)?;
                         let computed = prompt.began.elapsed();
                         let queued = prompt.began.duration_since(prompt.asked);
                         let timings = PrefillTimings { queued, computed };

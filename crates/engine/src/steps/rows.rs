@@ -12,6 +12,7 @@ pub(super) struct Packer {
     /// Whose rows are packed, in order.
     packed: Vec<SequenceId>,
     pages_per_sequence: usize,
+    window: usize,
     trash_page: i32,
     trash_slot: i32,
     padding: SampleRow,
@@ -22,6 +23,10 @@ pub(super) struct Packer {
 pub(super) struct Row<'a> {
     pub(super) token: u32,
     pub(super) position: u32,
+    /// How many tokens of the last window counted; 0 before the first.
+    pub(super) accepted: u32,
+    /// Those tokens, or the one to consume; at most a window.
+    pub(super) recent: &'a [u32],
     pub(super) lease: &'a Lease,
     pub(super) sampling: &'a SampleRow,
     pub(super) logprobs: bool,
@@ -33,6 +38,7 @@ impl Packer {
             rows: Rows::default(),
             packed: Vec::new(),
             pages_per_sequence: ladder.pages_per_sequence() as usize,
+            window: ladder.window() as usize,
             trash_page: signed(ladder.trash_page()),
             trash_slot: signed(ladder.trash_slot()),
             padding: SampleRow::padding(),
@@ -54,6 +60,12 @@ impl Packer {
             let Some(row) = row(*sequence) else { continue };
             self.rows.tokens[place] = signed(row.token);
             self.rows.positions[place] = signed(row.position);
+            self.rows.accepted[place] = signed(row.accepted);
+            let recent = &mut self.rows.recent[place * self.window..(place + 1) * self.window];
+            recent.fill(0);
+            for (place, token) in recent.iter_mut().zip(row.recent) {
+                *place = signed(*token);
+            }
             if !same {
                 self.place(place, row.lease.slot(), &row);
             }
@@ -85,6 +97,8 @@ impl Packer {
         rows.logprobs = false;
         refill(&mut rows.tokens, places, 0);
         refill(&mut rows.positions, places, 0);
+        refill(&mut rows.accepted, places, 0);
+        refill(&mut rows.recent, places * self.window, 0);
         refill(&mut rows.slots, places, self.trash_slot);
         refill(&mut rows.page_table, places * self.pages_per_sequence, self.trash_page);
         rows.words.clear();

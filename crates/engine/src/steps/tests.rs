@@ -2,19 +2,22 @@ use std::time::Duration;
 
 use programs::ShapeLadder;
 use programs::sampling::{SampleRow, Sampling};
+use programs::weights::Float;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use tokio::time::timeout;
 
+use crate::command::Piece;
 use crate::fake::{FakeDevice, Script, expected};
 use crate::{
-    DecodeEvent, DecodeJob, EndReason, Engine, EngineHandle, Error, GenerateEvent, GenerateJob, Limits,
-    Metrics, PrefillEvent, PrefillJob, Role,
+    DecodeEvent, DecodeJob, DecodeStream, EndReason, Engine, EngineHandle, Error, GenerateEvent, GenerateJob,
+    Limits, Metrics, PrefillEvent, PrefillJob, Reservation, Role,
 };
 
 mod faults;
 mod flow;
 mod hand_over;
+mod windows;
 
 const VOCABULARY: usize = 97;
 
@@ -26,6 +29,8 @@ fn ladder() -> ShapeLadder {
         page_tokens: 8,
         pages: 64,
         slots: 12,
+        drafts: 0,
+        latents: Float::F32,
     }
 }
 
@@ -136,7 +141,7 @@ async fn collect(handle: &EngineHandle, job: GenerateJob) -> Result<(Vec<u32>, E
 
 /// A finished prefill, with chunks as they came.
 struct Prefilled {
-    chunks: Vec<(u32, u32, std::sync::Arc<[f32]>)>,
+    chunks: Vec<Piece>,
     first: u32,
     state: crate::SlotState,
 }
@@ -147,12 +152,39 @@ async fn run_prefill(handle: &EngineHandle, job: PrefillJob) -> Result<Prefilled
     loop {
         match stream.next().await.expect("ended silently")? {
             PrefillEvent::Started => {}
-            PrefillEvent::Chunk { first_position, tokens, latents, .. } => {
-                chunks.push((first_position, tokens, latents));
+            PrefillEvent::Chunk { first_position, tokens, latents, keys, .. } => {
+                chunks.push(Piece { first: first_position, tokens, latents, keys });
             }
             PrefillEvent::Done { first, state, .. } => {
                 return Ok(Prefilled { chunks, first: first.id, state });
             }
         }
     }
+}
+
+async fn import(reservation: &Reservation, piece: &Piece) -> Result<(), Error> {
+    let Piece { first, tokens, latents, keys } = piece.clone();
+    reservation.import_latents(first, tokens, latents, keys).await
+}
+
+/// All tokens of an answer, the first included, and what its end says.
+async fn answer(mut stream: DecodeStream, job: &DecodeJob) -> (Vec<u32>, DecodeEvent) {
+    let mut tokens = vec![job.first_token];
+    loop {
+        match stream.next().await.expect("ended silently").unwrap() {
+            DecodeEvent::Tokens { position, tokens: more } => {
+                assert_eq!(position as usize, job.prompt_len as usize + tokens.len());
+                tokens.extend(more.into_iter().map(|token| token.id));
+            }
+            ended @ DecodeEvent::Ended { .. } => {
+                assert!(stream.next().await.is_none());
+                return (tokens, ended);
+            }
+        }
+    }
+}
+
+/// What the fake device's model says.
+fn continuation(prompt: &[u32], sampling: &Sampling, count: usize) -> Vec<u32> {
+    expected(prompt, &SampleRow::pack(sampling), VOCABULARY, count)
 }

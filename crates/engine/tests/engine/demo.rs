@@ -1,9 +1,10 @@
-//! The trained demo model with real text, at the chunk lengths it is served with.
+//! The trained demo models with real text, at the chunk lengths they are served with.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use engine::{Role, default_ladder};
+use model::ModelConfig;
 use programs::ShapeLadder;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -24,14 +25,38 @@ struct Record {
     generated_ids: Vec<u32>,
 }
 
+fn models() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models")
+}
+
+/// Folders of the demo models.
+pub(crate) fn demos() -> [PathBuf; 2] {
+    ["k3-demo", "glm-demo"].map(|name| models().join(name))
+}
+
+/// As served, with fewer pages: filling a lease with NaN copies all of them.
+pub(crate) fn ladder(model: &ModelConfig, drafts: u32) -> ShapeLadder {
+    let own = default_ladder(model, drafts);
+    ShapeLadder { pages: 3 * own.pages_per_sequence(), slots: 10, ..own }
+}
+
 #[tokio::test]
-async fn the_demo_model_writes_what_transformers_writes() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/tandem-demo");
+async fn demo_models_write_what_transformers_writes() {
+    let folders = std::fs::read_dir(models()).unwrap().map(|entry| entry.unwrap().path());
+    let recorded: Vec<PathBuf> = folders.filter(|folder| folder.join("greedy.json").exists()).collect();
+    assert!(!recorded.is_empty(), "nothing recorded in {}", models().display());
+    for folder in recorded {
+        writes_what_was_recorded(folder).await;
+    }
+}
+
+async fn writes_what_was_recorded(folder: PathBuf) {
     let text = std::fs::read_to_string(folder.join("greedy.json")).unwrap();
     let records = serde_json::from_str::<Recorded>(&text).unwrap().prompts;
     assert!(records.len() >= 50, "{} prompts", records.len());
-    let model = model::ModelConfig::from_dir(&folder).unwrap();
-    let ladder = ShapeLadder { batches: vec![8], slots: 10, ..default_ladder(&model) };
+    let model = ModelConfig::from_dir(&folder).unwrap();
+    let drafts = engine::drafts_of(&model, None).unwrap();
+    let ladder = ShapeLadder { batches: vec![8], ..ladder(&model, drafts) };
     let mut config = config("", Role::Both, ladder);
     config.model_dir = folder;
     let rig = Rig::start(config);

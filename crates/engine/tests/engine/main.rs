@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod demo;
+mod drafts;
 mod hand_over;
 mod requests;
 mod rig;

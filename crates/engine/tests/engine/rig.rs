@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Engine, EngineConfig, EngineHandle, GenerateEvent, GenerateJob, Limits, Metrics, Progress, Role,
+    Engine, EngineConfig, EngineHandle, Error, GenerateEvent, GenerateJob, Limits, Metrics, Progress, Role,
 };
 use programs::ShapeLadder;
 use programs::sampling::Sampling;
+use programs::weights::Float;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
@@ -43,6 +44,8 @@ pub(crate) fn ladder() -> ShapeLadder {
         page_tokens: 16,
         pages: 150,
         slots: 11,
+        drafts: 0,
+        latents: Float::F32,
     }
 }
 
@@ -52,10 +55,18 @@ pub(crate) fn config(name: &str, role: Role, ladder: ShapeLadder) -> EngineConfi
         plugin: pjrt::plugin_path().unwrap(),
         role,
         ladder: Some(ladder),
+        drafts: None,
+        float: Float::F32,
+        int8: false,
         cache_dir: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs")),
         poison: true,
         limits: Limits::default(),
     }
+}
+
+/// Why an engine does not start.
+pub(crate) fn start_error(config: EngineConfig) -> Error {
+    Engine::start(config, Metrics::register(&mut Registry::default()), |_| {}).unwrap_err()
 }
 
 pub(crate) struct Rig {
@@ -129,12 +140,20 @@ pub(crate) fn job(prompt: &[u32], sampling: Sampling) -> GenerateJob {
 
 /// Tokens of a whole request.
 pub(crate) async fn run(handle: &EngineHandle, job: GenerateJob) -> Vec<engine::SampledToken> {
+    run_counted(handle, job).await.0
+}
+
+/// Tokens of a whole request, drafts verified and drafts accepted.
+pub(crate) async fn run_counted(
+    handle: &EngineHandle,
+    job: GenerateJob,
+) -> (Vec<engine::SampledToken>, u32, u32) {
     let mut stream = handle.generate(job).unwrap();
     let mut all = Vec::new();
     while let Some(event) = stream.next().await {
         match event.unwrap() {
             GenerateEvent::Tokens { tokens, .. } => all.extend(tokens),
-            GenerateEvent::Ended { .. } => return all,
+            GenerateEvent::Ended { drafted, accepted, .. } => return (all, drafted, accepted),
         }
     }
     panic!("a stream ended silently");

@@ -5,7 +5,7 @@ use super::*;
 async fn works(rig: &Rig) {
     let (prompt, sampling) = (prompt(77, 33), sampling(77, 12));
     let (tokens, _) = collect(&rig.handle(), generate(&prompt, &sampling)).await.unwrap();
-    assert_eq!(tokens, expected(&prompt, &SampleRow::pack(&sampling), VOCABULARY, 12));
+    assert_eq!(tokens, continuation(&prompt, &sampling, 12));
 }
 
 #[tokio::test]
@@ -21,8 +21,7 @@ async fn a_failed_step_ends_its_sequences_alone() {
     // A decode step fails while another sequence is half imported: that one is not touched.
     let ready = run_prefill(&handle, prefill(&prompt(2, 30), &sampling(2, 9))).await.unwrap();
     let reservation = handle.reserve(64).unwrap();
-    let (first, tokens, latents) = ready.chunks[0].clone();
-    reservation.import_latents(first, tokens, latents).await.unwrap();
+    import(&reservation, &ready.chunks[0]).await.unwrap();
     rig.script.slow(Duration::from_millis(2));
     let mut stream = handle.generate(generate(&prompt(3, 8), &sampling(3, 100))).unwrap();
     assert!(matches!(stream.next().await, Some(Ok(GenerateEvent::Tokens { .. }))));
@@ -34,17 +33,11 @@ async fn a_failed_step_ends_its_sequences_alone() {
         }
     };
     assert!(matches!(error, Error::Device { .. }), "{error}");
-    let (first, tokens, latents) = ready.chunks[1].clone();
-    reservation.import_latents(first, tokens, latents).await.unwrap();
-    reservation.import_state(ready.state).await.unwrap();
-    let mut stream = reservation.start(decode(30, ready.first, &sampling(2, 9))).unwrap();
-    let mut got = vec![ready.first];
-    while let Some(event) = stream.next().await {
-        if let DecodeEvent::Tokens { tokens, .. } = event.unwrap() {
-            got.extend(tokens.into_iter().map(|token| token.id));
-        }
-    }
-    assert_eq!(got, expected(&prompt(2, 30), &SampleRow::pack(&sampling(2, 9)), VOCABULARY, 9));
+    import(&reservation, &ready.chunks[1]).await.unwrap();
+    reservation.import_state(30, ready.state).await.unwrap();
+    let job = decode(30, ready.first, &sampling(2, 9));
+    let (tokens, _) = answer(reservation.start(job.clone()).unwrap(), &job).await;
+    assert_eq!(tokens, continuation(&prompt(2, 30), &sampling(2, 9), 9));
     rig.settle().await;
 }
 
@@ -54,10 +47,10 @@ async fn lost_arrays_end_everyone_and_a_half_import_is_not_forgotten() {
     let handle = rig.handle();
     let ready = run_prefill(&handle, prefill(&prompt(2, 30), &sampling(2, 9))).await.unwrap();
     let reservation = handle.reserve(64).unwrap();
-    for (first, tokens, latents) in &ready.chunks {
-        reservation.import_latents(*first, *tokens, std::sync::Arc::clone(latents)).await.unwrap();
+    for piece in &ready.chunks {
+        import(&reservation, piece).await.unwrap();
     }
-    reservation.import_state(ready.state.clone()).await.unwrap();
+    reservation.import_state(30, ready.state.clone()).await.unwrap();
 
     rig.script.slow(Duration::from_millis(2));
     let mut running = handle.generate(generate(&prompt(3, 8), &sampling(3, 100))).unwrap();
@@ -77,13 +70,11 @@ async fn lost_arrays_end_everyone_and_a_half_import_is_not_forgotten() {
     assert!(matches!(stream.next().await, Some(Err(Error::StateLost))));
     // Half before, half after: what went is asked for again.
     let reservation = handle.reserve(64).unwrap();
-    let (first, tokens, latents) = ready.chunks[0].clone();
-    reservation.import_latents(first, tokens, latents).await.unwrap();
+    import(&reservation, &ready.chunks[0]).await.unwrap();
     rig.script.fail_next_step(true);
     assert!(collect(&handle, generate(&prompt(1, 20), &sampling(1, 5))).await.is_err());
-    let (first, tokens, latents) = ready.chunks[1].clone();
-    reservation.import_latents(first, tokens, latents).await.unwrap();
-    reservation.import_state(ready.state).await.unwrap();
+    import(&reservation, &ready.chunks[1]).await.unwrap();
+    reservation.import_state(30, ready.state).await.unwrap();
     let refused = reservation.start(decode(30, ready.first, &sampling(2, 9))).unwrap_err();
     assert!(matches!(refused.error, Error::Incomplete { .. }), "{}", refused.error);
     drop(refused);

@@ -19,7 +19,7 @@ async fn tokens_do_not_depend_on_batch_mates_and_everything_is_given_back() {
         tasks.spawn(async move {
             tokio::time::sleep(delay).await;
             let want = (sampling.max_tokens.unwrap() as usize).min(128 - prompt.len());
-            let want = expected(&prompt, &SampleRow::pack(&sampling), VOCABULARY, want);
+            let want = continuation(&prompt, &sampling, want);
             let job = generate(&prompt, &sampling);
             match leave_after {
                 None => assert_eq!(collect(&handle, job).await.unwrap(), (want, EndReason::Length)),
@@ -46,7 +46,7 @@ async fn an_answer_ends_where_it_should() {
     let rig = Rig::new(ladder(), Limits::default());
     let handle = rig.handle();
     let prompt = prompt(3, 21);
-    let tokens = expected(&prompt, &SampleRow::pack(&sampling(5, 8)), VOCABULARY, 8);
+    let tokens = continuation(&prompt, &sampling(5, 8), 8);
     let end = tokens[4];
     let at = tokens.iter().position(|token| *token == end).unwrap();
 
@@ -81,16 +81,16 @@ async fn a_reader_that_stands_still_holds_up_nobody() {
     let mut unread = handle.prefill(prefill(&prompt(1, 100), &sampling(1, 1))).unwrap();
     let ready = run_prefill(&handle, prefill(&prompt(2, 40), &sampling(2, 100))).await.unwrap();
     let reservation = handle.reserve(128).unwrap();
-    for (first, tokens, latents) in ready.chunks {
-        reservation.import_latents(first, tokens, latents).await.unwrap();
+    for piece in &ready.chunks {
+        import(&reservation, piece).await.unwrap();
     }
-    reservation.import_state(ready.state).await.unwrap();
+    reservation.import_state(40, ready.state).await.unwrap();
     // Slow enough for a reader that does read, also on a busy machine.
     rig.script.slow(Duration::from_millis(2));
     let mut late = reservation.start(decode(40, ready.first, &sampling(2, 88))).unwrap();
 
     let (tokens, _) = collect(&handle, generate(&prompt(9, 50), &sampling(9, 60))).await.unwrap();
-    assert_eq!(tokens, expected(&prompt(9, 50), &SampleRow::pack(&sampling(9, 60)), VOCABULARY, 60));
+    assert_eq!(tokens, continuation(&prompt(9, 50), &sampling(9, 60), 60));
 
     // The answer was ended, what was queued is still there, and its room is free.
     let DecodeEvent::Tokens { tokens, .. } = late.next().await.unwrap().unwrap() else { panic!() };
@@ -152,7 +152,7 @@ async fn more_sequences_than_the_largest_batch_take_turns() {
         seen.push(tokens.unwrap());
     }
     for seed in 0..7u64 {
-        let want = expected(&prompt(seed, 9), &SampleRow::pack(&sampling(seed, 20)), VOCABULARY, 20);
+        let want = continuation(&prompt(seed, 9), &sampling(seed, 20), 20);
         assert!(seen.contains(&want));
     }
     rig.settle().await;

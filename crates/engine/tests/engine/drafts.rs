@@ -1,0 +1,123 @@
+//! Drafts change how many steps an answer takes, and no token of it.
+
+use std::path::PathBuf;
+
+use engine::{EngineConfig, EngineHandle, Error, Role};
+use programs::ShapeLadder;
+use programs::sampling::{Asked, Sampling};
+
+use crate::demo::{self, demos};
+use crate::hand_over::across;
+use crate::rig::{Rig, config, fixture, greedy, ids, job, ladder, prompts, run_counted, start_error};
+
+fn with_drafts(model_dir: PathBuf, drafts: Option<u32>, ladder: ShapeLadder) -> EngineConfig {
+    EngineConfig { model_dir, drafts, ..config("", Role::Both, ladder) }
+}
+
+fn small() -> ShapeLadder {
+    ShapeLadder { chunks: vec![32], batches: vec![2], context: 400, pages: 60, slots: 3, ..ladder() }
+}
+
+/// Greedy, and two ways to sample.
+fn samplings(vocabulary: u32) -> Vec<Sampling> {
+    let asked = Asked { temperature: Some(0.8), max_tokens: Some(40), ..Asked::default() };
+    let penalised = Asked { repetition_penalty: Some(1.3), frequency_penalty: Some(0.5), ..asked.clone() };
+    let sampled = [asked, penalised].map(|asked| asked.checked(vocabulary, 7).unwrap());
+    [greedy(40)].into_iter().chain(sampled).collect()
+}
+
+/// Runs every prompt in every way with and without drafts; drafts verified and drafts accepted.
+async fn compare(without: &EngineHandle, with: &EngineHandle, prompts: &[Vec<u32>]) -> (u32, u32) {
+    let (mut all_drafted, mut all_accepted) = (0, 0);
+    for prompt in prompts {
+        for sampling in samplings(without.facts().state.vocabulary as u32) {
+            let (tokens, drafted, _) = run_counted(without, job(prompt, sampling.clone())).await;
+            assert_eq!(drafted, 0);
+            let (same, drafted, accepted) = run_counted(with, job(prompt, sampling)).await;
+            assert_eq!(ids(&same), ids(&tokens), "{} tokens", prompt.len());
+            assert!(accepted <= drafted);
+            // The first token is the prompt's, and every step draws one that is no draft.
+            let steps = drafted / with.facts().ladder.drafts;
+            assert!(steps + accepted >= tokens.len() as u32 - 1);
+            all_drafted += drafted;
+            all_accepted += accepted;
+        }
+    }
+    (all_drafted, all_accepted)
+}
+
+/// In one engine and from one to another, with pages of another length there.
+async fn draws_the_same(name: &str, page_tokens: u32) {
+    let start = |role, drafts, ladder| {
+        let mut config = with_drafts(fixture(name), drafts, ladder);
+        config.role = role;
+        Rig::start(config)
+    };
+    let with = start(Role::Both, None, small());
+    let without = start(Role::Both, Some(0), small());
+    let sender = start(Role::Prefill, Some(3), small());
+    let other = ShapeLadder { chunks: vec![24], page_tokens, pages: 90, slots: 5, ..small() };
+    let receiver = start(Role::Decode, Some(3), other);
+    assert_eq!(with.handle().facts().ladder.drafts, 3, "the model has a draft layer");
+    assert_eq!(without.handle().facts().state.hidden, None);
+    let prompts = prompts(name);
+    for prompt in &prompts {
+        let sampling = greedy(prompt.greedy.len());
+        let one = run_counted(&with.handle(), job(&prompt.ids, sampling.clone())).await;
+        let (tokens, drafted, accepted) = (ids(&one.0), one.1, one.2);
+        assert_eq!(tokens, prompt.greedy, "{name}: {} tokens", prompt.ids.len());
+        // Equal counts: nothing that drafts read is lost on the way.
+        let moved = across(&sender.handle(), &receiver.handle(), &prompt.ids, &sampling).await;
+        assert_eq!(moved, (tokens, drafted, accepted), "{name}: {} tokens, moved", prompt.ids.len());
+    }
+    let prompts: Vec<Vec<u32>> = prompts.into_iter().map(|prompt| prompt.ids).step_by(3).collect();
+    compare(&without.handle(), &with.handle(), &prompts).await;
+    for rig in [with, without, sender, receiver] {
+        rig.settle().await;
+    }
+}
+
+#[tokio::test]
+async fn k3_draws_the_same_with_drafts() {
+    draws_the_same("k3-1", 7).await;
+}
+
+#[tokio::test]
+async fn glm_draws_the_same_with_drafts() {
+    draws_the_same("glm-1", 12).await;
+}
+
+#[tokio::test]
+async fn demo_models_draw_the_same_with_drafts_and_accept_some() {
+    for folder in demos() {
+        let model = model::ModelConfig::from_dir(&folder).unwrap();
+        let ladder =
+            |drafts| ShapeLadder { chunks: vec![64], batches: vec![2], ..demo::ladder(&model, drafts) };
+        let without = Rig::start(with_drafts(folder.clone(), Some(0), ladder(0)));
+        let with = Rig::start(with_drafts(folder.clone(), None, ladder(3)));
+        // Text of the model's own.
+        let sampling = Asked { temperature: Some(0.8), max_tokens: Some(100), ..Asked::default() };
+        let sampling = sampling.checked(model.vocabulary as u32, 5).unwrap();
+        let (text, ..) = run_counted(&without.handle(), job(&[300, 301, 302], sampling)).await;
+        let text = ids(&text);
+        let prompts: Vec<Vec<u32>> =
+            [1, 2, 3, 4, 5, 100].iter().map(|&length| text[..length.min(text.len())].to_vec()).collect();
+        let (drafted, accepted) = compare(&without.handle(), &with.handle(), &prompts).await;
+        println!("{}: {accepted} of {drafted} drafts accepted", folder.display());
+        assert!(accepted * 10 > drafted, "{accepted} of {drafted} drafts accepted");
+        without.settle().await;
+        with.settle().await;
+    }
+}
+
+#[test]
+fn drafts_need_a_draft_layer() {
+    let error = start_error(with_drafts(fixture("five-saved"), Some(2), ladder()));
+    assert!(matches!(error, Error::Programs(_)), "{error}");
+    assert_eq!(error.to_string(), "shape ladder: drafts: the model has no draft layer");
+    let error = start_error(with_drafts(fixture("k3-1"), Some(6), ladder()));
+    assert_eq!(error.to_string(), "shape ladder: drafts: must be at most 5");
+    let odd = ShapeLadder { page_tokens: 18, ..ladder() };
+    let error = start_error(with_drafts(fixture("glm-1"), None, odd));
+    assert!(error.to_string().starts_with("shape ladder: page_tokens: must be a multiple of"), "{error}");
+}
