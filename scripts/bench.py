@@ -1,9 +1,10 @@
-"""Step times beside JAX, and what the router costs, in one run on this machine.
+"""Step times beside JAX, what drafts bring, and what the router costs, in one run on this machine.
 
-    bench.py MODEL [--rounds N] [--json]
+    bench.py [MODEL...] [--rounds N] [--json]
 
-Engine and JAX take turns, round by round, so that both see the same neighbours; a ratio is the median of the rounds' own
-ratios. The router's cost is its process' CPU time under two loads that differ only in tokens a request.
+Each round times the engine without drafts, JAX, and the engine as it is served, so that all see the same neighbours; a
+figure is the median of the rounds, a ratio that of two medians. The router's cost is its process' CPU time under two loads
+that differ only in tokens a request.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 TANDEM = ROOT / "target/release/tandem"
-BATCHES = (2, 4, 8, 16)
+DEMOS = [pathlib.Path("models/k3-demo"), pathlib.Path("models/glm-demo")]
 
 
 def answer(*command):
@@ -27,26 +28,53 @@ def answer(*command):
     return json.loads(done.stdout)
 
 
-def steps(model, rounds, jax):
-    """Medians over rounds: seconds a decode step by batch, prefill tokens a second, and the ratios to JAX."""
-    ours, theirs = [], []
+def engine(model, *flags):
+    return answer(TANDEM, "bench", "--steps", "--model-dir", model, "--json", *flags)
+
+
+def measured(model, rounds):
+    """What the rounds printed: the engine's reports without drafts, JAX's, and the engine's with its default drafts."""
+    off, jax, on = [], [], []
     for _ in range(rounds):
-        ours.append(answer(TANDEM, "bench", "--steps", "--model-dir", model, "--json"))
-        theirs.append(answer(jax, ROOT / "oracle/jax_bench.py", model))
+        off.append(engine(model, "--drafts", 0))
+        batches = ",".join(off[0]["decode_step_seconds"])
+        chunk = off[0]["prefill_chunk_tokens"]
+        jax.append(answer(sys.executable, ROOT / "oracle/jax_bench.py", model, "--batches", batches, "--chunk", chunk))
+        on.append(engine(model))
+    return {"without_drafts": off, "jax": jax, "with_drafts": on}
+
+
+def median(reports, figure):
+    return statistics.median(figure(report) for report in reports)
+
+
+def steps(rounds):
+    """Rows {name, unit, tandem, jax, speedup}: decode steps in ms by batch, prefill in tokens a second."""
+    off, jax = rounds["without_drafts"], rounds["jax"]
     rows = []
-    for batch in map(str, BATCHES):
-        mine = [one["decode_step_seconds"][batch] for one in ours]
-        other = [one["decode_step_seconds"][batch] for one in theirs]
-        rows.append((f"decode step, batch {batch}", "ms", *compare(mine, other, 1e3, lower_is_better=True)))
-    mine = [one["prefill_tokens_per_second"] for one in ours]
-    other = [one["prefill_tokens_per_second"] for one in theirs]
-    rows.append(("prefill, chunk of 256", "tokens/s", *compare(mine, other, 1, lower_is_better=False)))
+    for batch in off[0]["decode_step_seconds"]:
+        ours, theirs = (median(reports, lambda r: r["decode_step_seconds"][batch] * 1e3) for reports in (off, jax))
+        name = f"decode step, batch {batch}"
+        rows.append({"name": name, "unit": "ms", "tandem": ours, "jax": theirs, "speedup": theirs / ours})
+    ours, theirs = (median(reports, lambda r: r["prefill_tokens_per_second"]) for reports in (off, jax))
+    name = f"prefill, chunk of {off[0]['prefill_chunk_tokens']}"
+    rows.append({"name": name, "unit": "tokens/s", "tandem": ours, "jax": theirs, "speedup": ours / theirs})
     return rows
 
 
-def compare(ours, theirs, scale, lower_is_better):
-    speedups = [t / o if lower_is_better else o / t for o, t in zip(ours, theirs)]
-    return statistics.median(ours) * scale, statistics.median(theirs) * scale, statistics.median(speedups)
+def drafts(rounds):
+    """Rows {name, tokens_per_step, off, on, speedup}: all sequences' tokens a second by batch; none where nothing drafts."""
+    off, on = rounds["without_drafts"], rounds["with_drafts"]
+    if on[0]["drafts"] == 0:
+        return []
+    rows = []
+    for batch in off[0]["decode_step_seconds"]:
+        tokens = lambda r: r["decode_step_tokens"][batch]
+        speed = lambda r: int(batch) * tokens(r) / r["decode_step_seconds"][batch]
+        row = {"name": f"decode, batch {batch}", "tokens_per_step": median(on, tokens)}
+        row |= {"off": median(off, speed), "on": median(on, speed)}
+        rows.append(row | {"speedup": row["on"] / row["off"]})
+    return rows
 
 
 def cpu_seconds(pid):
@@ -71,33 +99,14 @@ def router(model):
                 report = answer(
                     TANDEM, "bench", "--url", state["router"]["grpc"], "--requests", 200, "--concurrency", 8,
                     "--prompt-tokens", 16, "--max-tokens", tokens, "--json",
-                )
+                )  # fmt: skip
                 assert report["failed"] == 0, report["failures"]
                 cost[tokens] = (cpu_seconds(state["router"]["pid"]) - before) / 200 * 1e6
             token = (cost[130] - cost[2]) / 128
-            return cost[2] - 2 * token, token
+            return {"us_per_request": cost[2] - 2 * token, "us_per_token": token}
         finally:
             up.terminate()
             up.wait()
-
-
-def main():
-    flags = argparse.ArgumentParser()
-    flags.add_argument("model", type=pathlib.Path)
-    flags.add_argument("--rounds", type=int, default=5)
-    flags.add_argument("--jax", default=ROOT / ".venv-jax/bin/python", help="Python with oracle/requirements-jax.txt")
-    flags.add_argument("--json", action="store_true")
-    flags = flags.parse_args()
-    rows = steps(flags.model, flags.rounds, flags.jax)
-    request, token = router(flags.model)
-    if flags.json:
-        json.dump({"steps": rows, "router_us_per_request": request, "router_us_per_token": token}, sys.stdout)
-        return
-    print(f"{os.cpu_count()} x {cpu_name()}, {platform.system()} {platform.release()}")
-    print(f"{'':<26}{'tandem':>12}{'JAX':>12}   {'':<10}{'JAX / tandem, by time':>22}")
-    for name, unit, mine, other, speedup in rows:
-        print(f"{name:<26}{mine:>12.3f}{other:>12.3f}   {unit:<10}{speedup:>22.2f}")
-    print(f"router: {request:.0f} us of CPU a request, {token:.1f} us a relayed token")
 
 
 def cpu_name():
@@ -105,6 +114,41 @@ def cpu_name():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
     return platform.machine()
+
+
+def table(report):
+    print(report["machine"])
+    for name, model in report["models"].items():
+        print(f"\n{name:<26}{'tandem':>12}{'JAX':>12}   {'':<10}{'JAX / tandem, by time':>22}")
+        for row in model["steps"]:
+            figures = f"{row['tandem']:>12.3f}{row['jax']:>12.3f}   {row['unit']:<10}{row['speedup']:>22.2f}"
+            print(f"{row['name']:<26}{figures}")
+        if model["drafts"]:
+            print(f"{'':<26}{'drafts off':>12}{'drafts on':>12}   {'':<10}{'on / off':>22}")
+        for row in model["drafts"]:
+            figures = f"{row['off']:>12.1f}{row['on']:>12.1f}   {'tokens/s':<10}{row['speedup']:>22.2f}"
+            print(f"{row['name']:<26}{figures}   {row['tokens_per_step']:.2f} tokens a step")
+    cost = report["router"]
+    print(f"\nrouter: {cost['us_per_request']:.0f} us of CPU a request, {cost['us_per_token']:.1f} us a relayed token")
+
+
+def main():
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("models", nargs="*", type=pathlib.Path, metavar="MODEL", help="folders [default: both demos]")
+    flags.add_argument("--rounds", type=int, default=3)
+    flags.add_argument("--json", action="store_true", help="print every round's figures too, as JSON")
+    flags = flags.parse_args()
+    models = flags.models or DEMOS
+    machine = f"{os.cpu_count()} x {cpu_name()}, {platform.system()} {platform.release()}"
+    report = {"machine": machine, "load_before": os.getloadavg()[0], "models": {}}
+    for model in models:
+        rounds = measured(model, flags.rounds)
+        report["models"][model.name] = {"steps": steps(rounds), "drafts": drafts(rounds), "rounds": rounds}
+    report["router"] = router(models[0])
+    if flags.json:
+        json.dump(report, sys.stdout, indent=1)
+    else:
+        table(report)
 
 
 if __name__ == "__main__":
