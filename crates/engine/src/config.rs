@@ -120,5 +120,6 @@ pub fn default_ladder(model: &ModelConfig, drafts: u32) -> ShapeLadder {
         slots,
         drafts,
         latents: Float::F32,
+        lane: 1,
     }
 }

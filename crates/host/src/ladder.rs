@@ -30,6 +30,7 @@ pub fn ladder(
         slots: flags.slots,
         drafts,
         latents: flags.numerics.float.into(),
+        lane: 1,
     }
 }
 

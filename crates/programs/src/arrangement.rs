@@ -103,7 +103,9 @@ impl<'a> Build<'a> {
     fn inline(&self, layer: usize, phase: &dyn Phase, stream: &mut Stream, state: &mut State) {
         let (f, place) = (self.program.f(), Place::Inline(layer));
         let weight = |_: &Func, role: &str| self.program.weight(&format!("{place}.{role}"));
-        let matrix = |_: &Func, role: &str| self.program.matrix(&format!("{place}.{role}"));
+        let matrix = |f: &Func, role: &str, at: &[Value]| {
+            self.program.matrix(&format!("{place}.{role}")).member(f, at)
+        };
         let index = f.scalar(self.rank(layer) as i32);
         let _scope = f.scope(&place.to_string());
         let built = self.layer(f, &weight, &matrix, index);
@@ -129,7 +131,9 @@ impl<'a> Build<'a> {
         let index = f.add_scalar(f.mul_scalar(turn, step as f64), self.rank(first) as f64);
         let weight =
             |f: &Func, role: &str| f.dynamic_index(self.program.weight(&format!("{place}.{role}")), 0, turn);
-        let matrix = |f: &Func, role: &str| self.program.matrix(&format!("{place}.{role}")).index(f, 0, turn);
+        let matrix = |f: &Func, role: &str, at: &[Value]| {
+            self.program.matrix(&format!("{place}.{role}")).member(f, &[&[turn], at].concat())
+        };
         let _scope = f.scope(&place.to_string());
         let number = Number::Turning { first, period: fold.period, turn };
         run(&self.layer(f, &weight, &matrix, index), kind, number, phase, stream, state);
@@ -148,7 +152,7 @@ impl<'a> Build<'a> {
         &'b self,
         f: &'b Func,
         weight: &'b dyn Fn(&Func, &str) -> Value,
-        matrix: &'b dyn Fn(&Func, &str) -> Matrix,
+        matrix: &'b dyn Fn(&Func, &str, &[Value]) -> Matrix,
         index: Value,
     ) -> Layer<'b> {
         Layer {

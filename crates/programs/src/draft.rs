@@ -63,7 +63,8 @@ pub(crate) fn block(
 
 fn with_layer<T>(build: &Build<'_>, f: &Func, run: impl FnOnce(&Layer<'_>) -> T) -> T {
     let weight = |_: &Func, role: &str| build.program.weight(&format!("mtp.{role}"));
-    let matrix = |_: &Func, role: &str| build.program.matrix(&format!("mtp.{role}"));
+    let matrix =
+        |f: &Func, role: &str, at: &[Value]| build.program.matrix(&format!("mtp.{role}")).member(f, at);
     let index = f.scalar(build.config.state().latent_layers as i32 - 1);
     let _scope = f.scope("mtp");
     run(&build.layer(f, &weight, &matrix, index))

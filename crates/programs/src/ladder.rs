@@ -23,6 +23,9 @@ pub struct ShapeLadder {
     pub drafts: u32,
     /// Width of cached latents and pooled index keys.
     pub latents: Float,
+    /// Cached latents are filled up to a multiple of so many channels, as the device lays memory out: a TPU copies the whole
+    /// cache at every call where its rows are no multiple of 128. 1 where it does not matter.
+    pub lane: u32,
 }
 
 /// Most drafts of a step.
@@ -50,6 +53,9 @@ impl ShapeLadder {
         }
         if self.drafts > MAX_DRAFTS {
             return fail("drafts", "must be at most 5");
+        }
+        if self.lane == 0 {
+            return fail("lane", "must be at least 1");
         }
         if self.pages == 0 || self.slots == 0 {
             return fail(if self.pages == 0 { "pages" } else { "slots" }, "must be at least 1");

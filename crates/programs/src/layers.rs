@@ -29,8 +29,8 @@ pub(crate) struct Layer<'a> {
     pub(crate) share: Share,
     /// Finds a weight of this layer by role, such as `kda.project`.
     pub(crate) weight: &'a dyn Fn(&Func, &str) -> Value,
-    /// Finds a weight matrix of this layer by role, however it is held.
-    pub(crate) matrix: &'a dyn Fn(&Func, &str) -> Matrix,
+    /// Finds a weight matrix of this layer by role, however it is held, or the member of a stack that the values name.
+    pub(crate) matrix: &'a dyn Fn(&Func, &str, &[Value]) -> Matrix,
     /// s32 scalar: this layer's row of the state arrays of its kind of attention.
     pub(crate) index: Value,
 }
@@ -48,7 +48,12 @@ impl Layer<'_> {
 
     /// A matrix, or a stack of them.
     pub(crate) fn matrix(&self, role: &str) -> Matrix {
-        (self.matrix)(self.f, role)
+        (self.matrix)(self.f, role, &[])
+    }
+
+    /// One expert's matrix, looked up inside a loop whose builder is `f`.
+    pub(crate) fn expert(&self, f: &Func, role: &str, expert: Value) -> Matrix {
+        (self.matrix)(f, role, &[expert])
     }
 
     /// `x [rows, in]` times each of the matrices of `role`, given by name and rows; they are joined in one where the mesh

@@ -12,7 +12,8 @@ use crate::program::array;
 /// drafts after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StateArray {
-    /// `[latent_layers, pages + 1, page_tokens, latent_width]`; the draft layer's are the last.
+    /// `[latent_layers, pages + 1, page_tokens, latent_width]`, rows filled up with zeros to a multiple of
+    /// [`ShapeLadder::lane`]; the draft layer's are the last.
     Latents,
     /// `[latent_layers, pages + 1, page_tokens / pool, index_dim]`: pooled keys of the sparse attention's indexer.
     IndexKeys,
@@ -80,7 +81,10 @@ impl StateArray {
         let keys = [state.recurrent_layers, slots, window, state.heads, state.key_dim];
         let values = [state.recurrent_layers, slots, window, state.heads, state.value_dim];
         match self {
-            Self::Latents => array(cached, &[state.latent_layers, pages, page, state.latent_width]),
+            Self::Latents => {
+                let width = state.latent_width.next_multiple_of(ladder.lane as usize);
+                array(cached, &[state.latent_layers, pages, page, width])
+            }
             Self::IndexKeys => array(cached, &[state.latent_layers, pages, page / pool, index_dim]),
             Self::IndexRing => {
                 let ring = ladder.ring(pool);

@@ -160,6 +160,7 @@ impl Job {
             slots,
             drafts,
             latents: formats.float,
+            lane: 128,
         };
         let (options, mesh) = (Options { formats, ..Options::default() }, Mesh::over(self.mesh));
         match self.program {

@@ -40,6 +40,7 @@ fn ladder(page_tokens: u32, pages: u32) -> ShapeLadder {
         slots: SLOTS,
         drafts: DRAFTS,
         latents: Float::F32,
+        lane: 1,
     }
 }
 

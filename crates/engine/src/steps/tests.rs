@@ -31,6 +31,7 @@ fn ladder() -> ShapeLadder {
         slots: 12,
         drafts: 0,
         latents: Float::F32,
+        lane: 1,
     }
 }
 

@@ -46,6 +46,7 @@ pub(crate) fn ladder() -> ShapeLadder {
         slots: 11,
         drafts: 0,
         latents: Float::F32,
+        lane: 1,
     }
 }
 

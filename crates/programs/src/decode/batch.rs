@@ -94,8 +94,8 @@ impl Batch {
         let f = layer.f;
         let places = Self::at(f, layer.index, &self.places);
         let cached = state.get(StateArray::Latents);
-        let latents = f.convert(latents, f.dtype(cached));
-        state.set(StateArray::Latents, f.scatter_at(cached, places, latents, Update::Replace));
+        let filled = mla::fill(f, f.convert(latents, f.dtype(cached)), cached);
+        state.set(StateArray::Latents, f.scatter_at(cached, places, filled, Update::Replace));
     }
 
     /// The short convolution of the rows, f32 `[B, T, 3, width]`, and the tails after it. `before` rows of history come
@@ -192,6 +192,7 @@ impl Phase for Batch {
         let dims = f.dims(projected.queries);
         let cells = f.dims(self.positions);
         let queries = f.reshape(projected.queries, &[&cells, &dims[1..]].concat());
+        let queries = mla::fill(f, queries, latents.array);
         let dense = || mla::attend_batch(f, &latents, kv_lora, queries, self.positions);
         let sums = match &layer.config.mla.indexer {
             None => dense(),

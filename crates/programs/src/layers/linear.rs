@@ -15,9 +15,19 @@ pub(crate) enum Matrix {
 }
 
 impl Matrix {
-    /// Member `at` of axis `axis`.
-    pub(crate) fn index(self, f: &Func, axis: usize, at: Value) -> Self {
-        let part = |value| f.dynamic_index(value, axis, at);
+    /// The member of the leading axes that `at` names, taken at once: a part that is indexed again is copied first.
+    pub(crate) fn member(self, f: &Func, at: &[Value]) -> Self {
+        if at.is_empty() {
+            return self;
+        }
+        let part = |value| {
+            let dims = f.dims(value);
+            let mut starts = at.to_vec();
+            starts.resize(dims.len(), f.scalar(0i32));
+            let mut sizes = dims.clone();
+            sizes[..at.len()].fill(1);
+            f.reshape(f.dynamic_slice(value, &starts, &sizes), &dims[at.len()..])
+        };
         match self {
             Self::Float(value) => Self::Float(part(value)),
             Self::Int8 { values, scales } => Self::Int8 { values: part(values), scales: part(scales) },

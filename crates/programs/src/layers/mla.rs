@@ -14,7 +14,7 @@ pub(crate) use chosen::attend_chosen;
 pub(crate) use pages::{Blocks, Pages};
 pub(crate) use running::{hide, keep_rows};
 
-use stablehlo::{Dot, Value};
+use stablehlo::{Dot, Func, Value};
 
 use super::Layer;
 use super::linear::{dot, linear};
@@ -66,6 +66,17 @@ pub(crate) fn project(layer: &Layer<'_>, x: Value) -> Projected {
         f.concatenate(&[absorbed, f.slice_axis(queries, 2, nope, nope + rope)], 2)
     };
     Projected { queries, latents: norm_latents(layer, latents), compressed, gate }
+}
+
+/// Rows `[..., width]` as wide as those of the array they meet, zeros behind.
+pub(crate) fn fill(f: &Func, x: Value, array: Value) -> Value {
+    let dims = f.dims(x);
+    let last = dims.len() - 1;
+    let wanted = f.dims(array).last().copied().unwrap_or(dims[last]);
+    let none = vec![0; dims.len()];
+    let mut high = none.clone();
+    high[last] = wanted - dims[last];
+    if high[last] == 0 { x } else { f.pad(x, f.full(f.dtype(x).scalar(), 0.0), &none, &high, &none) }
 }
 
 /// The rows' latents alone, for layers whose output nobody reads yet.

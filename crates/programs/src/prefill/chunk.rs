@@ -115,7 +115,8 @@ impl Phase for Chunk {
         let projected = mla::project(layer, x);
         self.keep_latents(layer, projected.latents, state);
         let latents = self.pages(layer, state.get(StateArray::Latents));
-        let (kv_lora, queries) = (layer.config.mla.kv_lora as i64, projected.queries);
+        let kv_lora = layer.config.mla.kv_lora as i64;
+        let queries = mla::fill(f, projected.queries, latents.array);
         let dense = |f: &Func| mla::attend_chunk(f, &latents, kv_lora, queries, self.positions, self.limit);
         let sums = match &layer.config.mla.indexer {
             None => dense(f),
@@ -171,9 +172,9 @@ impl Chunk {
     fn keep_latents(&self, layer: &Layer<'_>, latents: Value, state: &mut State) {
         let f = layer.f;
         let cached = state.get(StateArray::Latents);
-        let latents = f.convert(latents, f.dtype(cached));
+        let filled = mla::fill(f, f.convert(latents, f.dtype(cached)), cached);
         let places = at(f, layer.index, self.places);
-        state.set(StateArray::Latents, f.scatter_at(cached, places, latents, Update::Replace));
+        state.set(StateArray::Latents, f.scatter_at(cached, places, filled, Update::Replace));
         state.collect(f, Output::ChunkLatents, layer.index, latents);
     }
 

@@ -1,6 +1,7 @@
 use model::{IndexShape, StateShape};
 use stablehlo::{DType, Func, Gather, Scatter, Update, Value};
 
+use crate::layers::mla::fill;
 use crate::{Assembly, Error, Input, Mesh, Output, Program, ShapeLadder, StateArray};
 
 /// Writes the latents of up to `tokens` consecutive tokens to their pages, and the pooled index keys of the pools that
@@ -31,7 +32,7 @@ pub fn import_latents(
     let span = Span::declare(&assembly, ladder, tokens);
     let f = assembly.f();
     let places = span.tokens(f);
-    assembly.state_result(StateArray::Latents, write(f, array, places, chunk));
+    assembly.state_result(StateArray::Latents, write(f, array, places, fill(f, chunk, array)));
     if let (Some((index, array)), Some(chunk)) = (keys, chunk_keys) {
         let (places, _) = span.pools(f, index);
         assembly.state_result(StateArray::IndexKeys, write(f, array, places, chunk));
@@ -60,7 +61,8 @@ pub fn export_latents(
     let span = Span::declare(&assembly, ladder, tokens);
     let f = assembly.f();
     let read = |array, places| f.convert(f.gather(array, places, &over_layers(f, array)), DType::F32);
-    assembly.output(Output::ChunkLatents, read(array, span.tokens(f)));
+    let rows = read(array, span.tokens(f));
+    assembly.output(Output::ChunkLatents, f.slice_axis(rows, 2, 0, state.latent_width as i64));
     if let Some((index, array)) = keys {
         let (places, closed) = span.pools(f, index);
         let keys = read(array, places);

@@ -30,6 +30,7 @@ fn ladder() -> ShapeLadder {
         slots: 3,
         drafts: 2,
         latents: Float::F32,
+        lane: 1,
     }
 }
 

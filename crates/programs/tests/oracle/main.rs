@@ -63,6 +63,7 @@ fn ladder(prompts: &[usize], drawn: usize, chunks: &[u32], page_tokens: u32, dra
         slots: count + 1,
         drafts,
         latents: Float::F32,
+        lane: 16,
     };
     ladder.pages = count * ladder.pages_per_sequence();
     ladder

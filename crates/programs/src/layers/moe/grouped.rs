@@ -75,7 +75,6 @@ impl Plan {
     /// time, and unpacked only then: `moe.in [experts, 2 * inner, width]`, `moe.out [experts, width, inner]`.
     fn run(&self, layer: &Layer<'_>, x: Value) -> Value {
         let f = layer.f;
-        let (enter, leave) = (layer.matrix("moe.in"), layer.matrix("moe.out"));
         let activation = layer.config.activation;
         let sums = f.splat(0f32, &f.dims(x));
         let last = f.dim(self.ends, 0) - 1;
@@ -90,8 +89,9 @@ impl Plan {
                 let row = f.mul_scalar(tile, self.tile as f64);
                 let tokens = f.dynamic_slice(self.tokens, &[row], &[self.tile]);
                 let weights = f.dynamic_slice(self.weights, &[row], &[self.tile]);
-                let entered = linear(f, f.take_rows(x, tokens), enter.index(f, 0, expert));
-                let left = linear(f, activate_halves(f, activation, entered), leave.index(f, 0, expert));
+                let entered = linear(f, f.take_rows(x, tokens), layer.expert(f, "moe.in", expert));
+                let left =
+                    linear(f, activate_halves(f, activation, entered), layer.expert(f, "moe.out", expert));
                 let left = f.convert(left, DType::F32);
                 let left = f.mul(left, f.broadcast_like(weights, left, &[0]));
                 let sums = f.scatter_rows(sums, tokens, left, Update::Combine(Reducer::Add));

@@ -131,7 +131,7 @@ impl Case {
             })
             .collect();
         let weight = |_: &Func, role: &str| values[role];
-        let matrix = |_: &Func, role: &str| Matrix::Float(values[role]);
+        let matrix = |f: &Func, role: &str, at: &[Value]| Matrix::Float(values[role]).member(f, at);
         let (config, formats) = (config(), Formats::default());
         let index = f.scalar(0i32);
         let layer = Layer {

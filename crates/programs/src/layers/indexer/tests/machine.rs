@@ -176,7 +176,7 @@ impl<'a> Machine<'a> {
         let mut state = State::new(arrays.to_vec(), vec![(Output::ChunkKeys, keys)]);
         let phase = build(&f, &inputs, self.ladder);
         let find = |_: &Func, role: &str| weights[role];
-        let matrix = |_: &Func, role: &str| Matrix::Float(weights[role]);
+        let matrix = |f: &Func, role: &str, at: &[Value]| Matrix::Float(weights[role]).member(f, at);
         let formats = Formats::default();
         let layer = Layer {
             f: &f,
@@ -203,5 +203,15 @@ impl<'a> Machine<'a> {
 pub(super) fn ladder(context: u32, page_tokens: u32, drafts: u32) -> ShapeLadder {
     let pages = 3 * context.div_ceil(page_tokens) + 5;
     let (chunks, batches) = (vec![8], vec![2]);
-    ShapeLadder { chunks, batches, context, page_tokens, pages, slots: 4, drafts, latents: Float::F32 }
+    ShapeLadder {
+        chunks,
+        batches,
+        context,
+        page_tokens,
+        pages,
+        slots: 4,
+        drafts,
+        latents: Float::F32,
+        lane: 1,
+    }
 }
