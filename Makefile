@@ -1,6 +1,6 @@
 # Everything a person runs. `make demo` and `make test` work on a bare machine with Rust, Python 3 and a C compiler.
 
-MODEL ?= models/tandem-demo
+MODEL ?= models/k3-demo
 CARGO ?= cargo
 PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
 

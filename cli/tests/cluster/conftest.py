@@ -15,7 +15,8 @@ from inference import Inference
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TANDEM = ROOT / "target" / "release" / "tandem"
-MODEL = ROOT / "models" / "tandem-demo"
+MODEL = ROOT / "models" / "k3-demo"
+MODELS = (MODEL, ROOT / "models" / "glm-demo")
 
 # Gauges of things that only a live request may hold.
 HELD = (
@@ -30,11 +31,15 @@ HELD = (
 class Cluster:
     """`tandem up`, from ready to stopped."""
 
-    def __init__(self, folder: pathlib.Path, prefill: int = 1, decode: int = 1, more: tuple[str, ...] = ()):
+    def __init__(
+        self, folder: pathlib.Path, prefill: int = 1, decode: int = 1, more: tuple[str, ...] = (),
+        model: pathlib.Path = MODEL,
+    ):
+        self.model = model
         self.state_file = folder / "state.json"
         self.log = open(folder / "up.log", "wb")
         self.process = subprocess.Popen(
-            [TANDEM, "up", "--model", MODEL, "--prefill", str(prefill), "--decode", str(decode),
+            [TANDEM, "up", "--model", model, "--prefill", str(prefill), "--decode", str(decode),
              "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--state", self.state_file, *more],
             stdout=self.log, stderr=self.log, cwd=ROOT,
         )
@@ -49,7 +54,7 @@ class Cluster:
         return f"http://{self.state['router']['http']}"
 
     def inference(self) -> Inference:
-        return Inference(self.state["router"]["grpc"])
+        return Inference(self.state["router"]["grpc"], self.model.name)
 
     def workers(self, role: str) -> list[dict]:
         return [worker for worker in self.state["workers"] if worker["role"] == role]
@@ -131,5 +136,19 @@ def pairs(tmp_path):
 
 @pytest.fixture(scope="session")
 def recorded() -> list[dict]:
-    """Prompts and greedy continuations by HF transformers: `{"prompt_ids", "generated_ids"}` each."""
-    return json.loads((MODEL / "greedy.json").read_text())["prompts"]
+    """Prompts and greedy continuations by an outside implementation: `{"prompt_ids", "generated_ids"}` each."""
+    return recorded_of(MODEL)
+
+
+def recorded_of(model: pathlib.Path) -> list[dict]:
+    return json.loads((model / "greedy.json").read_text())["prompts"]
+
+
+def single_process(requests: list[dict], model: pathlib.Path = MODEL, more: tuple[str, ...] = ()) -> list[dict]:
+    """What `tandem generate --single-process` makes of each request."""
+    done = subprocess.run(
+        [TANDEM, "generate", "--single-process", "--model-dir", model, "--json", "--input", "-", *more],
+        input="\n".join(map(json.dumps, requests)), capture_output=True, text=True, cwd=ROOT, timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]

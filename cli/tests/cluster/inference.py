@@ -8,7 +8,8 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 
 class Inference:
-    def __init__(self, address: str):
+    def __init__(self, address: str, model: str):
+        self.model = model
         self.channel = grpc.insecure_channel(address, options=[("grpc.max_receive_message_length", 64 << 20)])
         self.database = ProtoReflectionDescriptorDatabase(self.channel)
         self.pool = descriptor_pool.DescriptorPool(self.database)
@@ -36,7 +37,7 @@ class Inference:
     def generate(self, timeout: float = 60, metadata=(), **fields):
         """The raw stream of responses; iterate it, or cancel it."""
         request, call = self.method("tandem.v1.Inference", "Generate")
-        message = json_format.ParseDict({"model": "tandem-demo", **fields}, request())
+        message = json_format.ParseDict({"model": self.model, **fields}, request())
         return call(message, timeout=timeout, metadata=metadata)
 
     def tokens(self, ids: list[int], **sampling) -> tuple[list[int], object]:

@@ -6,6 +6,7 @@ import grpc
 import httpx
 import pytest
 
+from conftest import MODEL
 from inference import fault
 
 
@@ -70,17 +71,17 @@ def test_http(cluster):
         return answer.status_code, error["param"], error["message"]
 
     def body(**fields):
-        return json.dumps({"model": "tandem-demo", "prompt": "a", **fields}).encode()
+        return json.dumps({"model": MODEL.name, "prompt": "a", **fields}).encode()
 
     assert post(body(max_tokens=-5))[:2] == (400, "max_tokens")
     assert post(body(prompt=""))[:2] == (400, "prompt")
     assert post(body(stop=["x"] * 1000))[:2] == (400, "stop")
     assert post(body(temperature="warm"))[:2] == (400, "temperature")
-    assert post(b'{"model": "tandem-demo", "prompt": "a", "temperature": NaN}')[0] == 400
-    assert post(b'{"model": "tandem-demo", "prompt": "\xff\xfe"}')[0] == 400
+    assert post(b'{"model": "k3-demo", "prompt": "a", "temperature": NaN}')[0] == 400
+    assert post(b'{"model": "k3-demo", "prompt": "\xff\xfe"}')[0] == 400
     assert post(b'{"model": ')[0] == 400
     assert post(body(prompt="a" * 10_000_000))[0] == 413
-    chat = json.dumps({"model": "tandem-demo", "messages": []}).encode()
+    chat = json.dumps({"model": MODEL.name, "messages": []}).encode()
     assert post(chat, "/v1/chat/completions")[:2] == (400, "messages")
-    odd = json.dumps({"model": "tandem-demo", "messages": [{"role": "wizard", "content": "a"}]}).encode()
+    odd = json.dumps({"model": MODEL.name, "messages": [{"role": "wizard", "content": "a"}]}).encode()
     assert post(odd, "/v1/chat/completions")[:2] == (400, "messages[0].role")

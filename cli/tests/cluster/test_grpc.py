@@ -3,12 +3,14 @@
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from conftest import MODEL
+
 
 def test_reflection_health_and_models(cluster):
     client = cluster.inference()
     assert {"tandem.v1.Inference", "tandem.v1.Membership", "grpc.health.v1.Health"} <= set(client.services())
     for address, names in [
-        (cluster.state["router"]["grpc"], ["", "tandem.v1.Inference", "tandem-demo"]),
+        (cluster.state["router"]["grpc"], ["", "tandem.v1.Inference", MODEL.name]),
         (cluster.workers("prefill")[0]["grpc"], ["", "tandem.v1.Prefill", "tandem.v1.Worker"]),
         (cluster.workers("decode")[0]["grpc"], ["", "tandem.v1.Decode", "tandem.v1.Worker"]),
     ]:
@@ -19,7 +21,7 @@ def test_reflection_health_and_models(cluster):
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING, (address, name)
     request, call = client.method("tandem.v1.Inference", "ListModels")
     model = call(request(), timeout=5).models[0]
-    assert model.name == "tandem-demo" and model.vocabulary_size > 256 and model.context_length >= 1024
+    assert model.name == MODEL.name and model.vocabulary_size > 256 and model.context_length >= 1024
 
 
 def test_generate_says_where_the_time_went(cluster):

@@ -1,12 +1,10 @@
-"""The cluster draws the tokens that HF transformers draws, and that one process draws, whatever the batch mates."""
+"""The cluster draws the tokens that an outside implementation draws, and that one process draws, whatever the batch mates."""
 
 import concurrent.futures
-import json
-import subprocess
 
 import pytest
 
-from conftest import MODEL, ROOT, TANDEM
+from conftest import single_process
 
 GREEDY = {"temperature": 0, "ignoreEos": True}
 
@@ -25,22 +23,18 @@ def run(cluster, entries, concurrency, sampling):
         return list(pool.map(one, enumerate(entries)))
 
 
-def single_process(entries, sampling):
-    lines = []
+def local(entries, sampling):
+    requests = []
     for index, entry in enumerate(entries):
-        line = dict(sampling, prompt_ids=entry["prompt_ids"], max_tokens=len(entry["generated_ids"]))
-        if "seed" in line:
-            line["seed"] += index
-        lines.append(json.dumps(line))
-    done = subprocess.run(
-        [TANDEM, "generate", "--single-process", "--model-dir", MODEL, "--json", "--input", "-"],
-        input="\n".join(lines), capture_output=True, text=True, cwd=ROOT, check=True, timeout=300,
-    )
-    return [json.loads(line)["token_ids"] for line in done.stdout.splitlines()]
+        request = dict(sampling, prompt_ids=entry["prompt_ids"], max_tokens=len(entry["generated_ids"]))
+        if "seed" in request:
+            request["seed"] += index
+        requests.append(request)
+    return [one["token_ids"] for one in single_process(requests)]
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
-def test_greedy_equals_transformers(cluster, recorded, concurrency):
+def test_greedy_equals_the_judge(cluster, recorded, concurrency):
     assert len(recorded) >= 50
     drawn = run(cluster, recorded, concurrency, GREEDY)
     wrong = [i for i, (entry, out) in enumerate(zip(recorded, drawn)) if out != entry["generated_ids"]]
@@ -51,9 +45,9 @@ def test_sampled_equals_one_process_at_any_concurrency(cluster, recorded):
     sampling = {"temperature": 0.8, "topP": 0.95, "topK": 50, "seed": 1000, "ignoreEos": True}
     alone = run(cluster, recorded, 1, sampling)
     together = run(cluster, recorded, 8, sampling)
-    local = single_process(
+    one_process = local(
         recorded, {"temperature": 0.8, "top_p": 0.95, "top_k": 50, "seed": 1000, "ignore_eos": True}
     )
     assert alone == together
-    assert alone == local
+    assert alone == one_process
     assert len({tuple(out) for out in alone}) > 40, "different prompts and seeds draw different tokens"
