@@ -59,15 +59,15 @@ def test_a_cluster_drafts_as_one_process_does(requests, tmp_path_factory):
     assert all(0 <= accepted <= drafted and drafted > 0 for drafted, accepted in counts), counts
     assert sum(accepted for _, accepted in counts) > 0, "a draft layer that never is right got no state"
 
-    undrafted = through_a_cluster(fresh("undrafted"), model, requests, 8, "--drafts=0")
+    # eight at a time, in batches of two sizes
+    off = ("--drafts=0", "--decode-flag=--batches=2,8")
+    undrafted = through_a_cluster(fresh("undrafted"), model, requests, 8, *off)
     assert {counts for _, counts in undrafted} == {(0, 0)}
     assert [tokens for tokens, _ in undrafted] == [tokens for tokens, _ in alone]
-    many = through_a_cluster(fresh("many"), model, requests, 8, "--drafts=5")
-    assert [tokens for tokens, _ in many] == [tokens for tokens, _ in alone]
 
 
 def test_workers_that_differ_in_their_draft_layer_are_not_paired(tmp_path):
-    running = Cluster(tmp_path, more=("--prefill-flag=--drafts=0",))
+    running = Cluster(tmp_path, more=("--prefill-flag=--drafts=0", "--prefill-flag=--chunks=16", "--decode-flag=--batches=2"))
     try:
         with pytest.raises(grpc.RpcError) as refused:
             running.inference().tokens([5, 6, 7], maxTokens=2)
