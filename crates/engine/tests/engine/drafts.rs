@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use engine::{EngineConfig, EngineHandle, Error, Role};
 use programs::ShapeLadder;
 use programs::sampling::{Asked, Sampling};
+use programs::weights::Float;
 
 use crate::demo::{self, demos};
 use crate::hand_over::across;
@@ -108,6 +109,23 @@ async fn demo_models_draw_the_same_with_drafts_and_accept_some() {
         without.settle().await;
         with.settle().await;
     }
+}
+
+#[tokio::test]
+async fn narrow_formats_draw_nearly_the_same() {
+    let narrow =
+        EngineConfig { float: Float::Bf16, int8: true, ..with_drafts(fixture("k3-1"), None, small()) };
+    let rig = Rig::start(narrow);
+    assert_eq!(rig.handle().facts().ladder.latents, Float::Bf16);
+    let (mut same, mut all) = (0, 0);
+    for prompt in prompts("k3-1") {
+        let (tokens, ..) = run_counted(&rig.handle(), job(&prompt.ids, greedy(4))).await;
+        assert_eq!(tokens.len(), 4);
+        all += 1;
+        same += usize::from(tokens[0].id == prompt.greedy[0]);
+    }
+    assert!(same * 2 > all, "{same} of {all} first tokens are those of float32");
+    rig.settle().await;
 }
 
 #[test]
