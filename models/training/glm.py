@@ -13,43 +13,23 @@ import mla
 import mtp
 from draw import Draw, of_layer
 from norm import rms
+from shape import Shape
 
 NAME = "glm"
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    vocab: int = 2048
-    hidden: int = 128
+class Config(Shape):
     layers: int = 8
     full: tuple = (3, 7)
-    heads: int = 4
-    head: int = 32
-    query_latent: int = 64
-    latent: int = 64
     rope: int = 0
     latent_eps: float = 1e-5
     index_heads: int = 16
     index_head: int = 32
     index_topk: int = 64
     dense_layers: int = 2
-    dense: int = 256
-    experts: int = 8
-    chosen: int = 2
-    expert: int = 64
     scale: float = 2.5
-    eps: float = 1e-5
-    tile: int = 16
     activation: Callable = feedforward.clamped_swiglu
-    capacity: float = 1.5  # rows of an expert over its fair share of the choices; training only
-
-    def exact(self):
-        """The same model without a limit on an expert's tokens: what a checkpoint's users compute."""
-        return dataclasses.replace(self, capacity=self.experts / self.chosen)
-
-    def routers(self):
-        """Layers with experts, the draft layer included."""
-        return self.layers - self.dense_layers + 1
 
 
 def init(c, seed=0):

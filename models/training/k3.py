@@ -12,42 +12,22 @@ import mla
 import mtp
 from draw import Draw, of_layer
 from norm import rms
+from shape import Shape
 
 NAME = "k3"
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
-    vocab: int = 2048
-    hidden: int = 128
+class Config(Shape):
     layers: int = 9
     full: tuple = (3, 7, 8)
     block: int = 4
-    heads: int = 4
-    head: int = 32
-    query_latent: int = 64
-    latent: int = 64
     rope: int = 8
     latent_eps: float = 1e-6
     dense_layers: int = 1
-    dense: int = 256
-    experts: int = 8
-    chosen: int = 2
-    expert: int = 64
     expert_latent: int = 64
     scale: float = 1.0
-    eps: float = 1e-5
-    tile: int = 16
     activation: Callable = feedforward.situ
-    capacity: float = 1.5  # rows of an expert over its fair share of the choices; training only
-
-    def exact(self):
-        """The same model without a limit on an expert's tokens: what a checkpoint's users compute."""
-        return dataclasses.replace(self, capacity=self.experts / self.chosen)
-
-    def routers(self):
-        """Layers with experts, the draft layer included."""
-        return self.layers - self.dense_layers + 1
 
 
 def init(c, seed=0):

@@ -14,6 +14,7 @@ use crate::chat::Tool;
 use crate::family::Family;
 use crate::prompt::Prompt;
 use arguments::Schemas;
+use scanner::Grammar;
 
 #[cfg(test)]
 mod tests;

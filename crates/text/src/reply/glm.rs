@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::arguments::{Object, Schemas};
-use super::scanner::{Scan, Scanner};
+use super::scanner::{Grammar, Scanner};
 use super::{Opening, Part, Trimmed};
 
 #[derive(Debug)]
@@ -57,19 +57,6 @@ impl Glm {
         Self { scanner: Scanner::default(), state, answer: Trimmed::default(), schemas }
     }
 
-    pub(super) fn push(&mut self, text: &str) -> Vec<Part> {
-        self.scanner.push(text);
-        let mut parts = Vec::new();
-        loop {
-            let markers = self.markers();
-            match self.scanner.next(markers) {
-                None => return parts,
-                Some(Scan::Text(text)) => self.text(text, &mut parts),
-                Some(Scan::Marker(index)) => self.marker(markers[index], &mut parts),
-            }
-        }
-    }
-
     pub(super) fn finish(&mut self) -> Vec<Part> {
         let mut parts = Vec::new();
         let rest = self.scanner.rest();
@@ -78,8 +65,13 @@ impl Glm {
         }
         parts
     }
+}
 
-    /// What may come in the present state.
+impl Grammar for Glm {
+    fn scanner(&mut self) -> &mut Scanner {
+        &mut self.scanner
+    }
+
     fn markers(&self) -> &'static [&'static str] {
         let has_tools = !self.schemas.is_empty();
         match &self.state {

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::arguments::Object;
-use super::scanner::{Scan, Scanner};
+use super::scanner::{Grammar, Scanner};
 use super::{Opening, Part, Trimmed, text_part};
 
 const THINK: &str = "<|open|>think<|sep|>";
@@ -84,19 +84,6 @@ impl K3 {
         Self { scanner: Scanner::default(), state, stray: Trimmed::default(), has_tools }
     }
 
-    pub(super) fn push(&mut self, text: &str) -> Vec<Part> {
-        self.scanner.push(text);
-        let mut parts = Vec::new();
-        loop {
-            let markers = self.markers();
-            match self.scanner.next(markers) {
-                None => return parts,
-                Some(Scan::Text(text)) => self.text(text, &mut parts),
-                Some(Scan::Marker(index)) => self.marker(markers[index], &mut parts),
-            }
-        }
-    }
-
     pub(super) fn finish(&mut self) -> Vec<Part> {
         let rest = self.scanner.rest();
         let mut parts = Vec::new();
@@ -106,8 +93,13 @@ impl K3 {
         }
         parts
     }
+}
 
-    /// What may come in the present state.
+impl Grammar for K3 {
+    fn scanner(&mut self) -> &mut Scanner {
+        &mut self.scanner
+    }
+
     fn markers(&self) -> &'static [&'static str] {
         match &self.state {
             State::Between => &[THINK, RESPONSE, TOOLS, MESSAGE_END],

@@ -1,5 +1,7 @@
 //! Markers in streamed text.
 
+use super::Part;
+
 /// Text that is not sorted yet.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
@@ -13,6 +15,34 @@ pub(super) enum Scan {
     Text(String),
     /// A marker, by its place in the list.
     Marker(usize),
+}
+
+/// A family's answers as states, text and markers.
+pub(super) trait Grammar {
+    fn scanner(&mut self) -> &mut Scanner;
+
+    /// What may come in the present state.
+    fn markers(&self) -> &'static [&'static str];
+
+    /// Text of the present state.
+    fn text(&mut self, text: String, parts: &mut Vec<Part>);
+
+    /// A marker of the present state.
+    fn marker(&mut self, marker: &str, parts: &mut Vec<Part>);
+
+    /// What the next piece of the output makes sure.
+    fn push(&mut self, text: &str) -> Vec<Part> {
+        self.scanner().push(text);
+        let mut parts = Vec::new();
+        loop {
+            let markers = self.markers();
+            match self.scanner().next(markers) {
+                None => return parts,
+                Some(Scan::Text(text)) => self.text(text, &mut parts),
+                Some(Scan::Marker(index)) => self.marker(markers[index], &mut parts),
+            }
+        }
+    }
 }
 
 impl Scanner {
