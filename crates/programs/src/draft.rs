@@ -1,6 +1,6 @@
 //! The multi-token-prediction layer: from a hidden vector at a position and the token after it to the token after that.
 
-use model::{Ffn, Mtp, MtpReads};
+use model::{Mtp, MtpReads};
 use stablehlo::{Dot, Func, Value};
 
 use crate::arrangement::{Build, attend, feed_forward};
@@ -51,8 +51,7 @@ pub(crate) fn block(
     let kind = build.config.draft_layer();
     with_layer(build, f, |layer| {
         let x = f.add(x, attend(layer, kind.attention, phase, x, state));
-        let x =
-            f.add(x, feed_forward(layer, if layer.config.moe.is_some() { Ffn::Moe } else { Ffn::Dense }, x));
+        let x = f.add(x, feed_forward(layer, kind.ffn, x));
         let normed = rms_norm(f, x, build.program.weight("mtp.output_norm"), layer.config.rms_eps);
         match mtp.reads {
             MtpReads::BeforeNorm => [x, normed],

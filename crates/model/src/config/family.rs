@@ -136,3 +136,12 @@ fn numbered(linear: &Fields, count: usize, first: usize) -> Result<Vec<Attention
         |index: usize| unsupported("kda_layers", &Value::Null, &format!("lacks layer {}", index + first));
     layers.into_iter().enumerate().map(|(index, kind)| kind.ok_or_else(|| missing(index))).collect()
 }
+
+/// Whether the checkpoint has a draft layer; more than one is not served.
+pub(super) fn has_draft_layer(fields: &Fields) -> Result<bool, Error> {
+    match fields.count_or(&["num_nextn_predict_layers"], 0)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        more => Err(unsupported("num_nextn_predict_layers", &json!(more), "at most 1 is served")),
+    }
+}

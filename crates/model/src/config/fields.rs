@@ -60,15 +60,6 @@ impl Fields {
         if self.find(names).is_none() { Ok(default) } else { self.count(names) }
     }
 
-    /// Refuses a whole number above `most`; absent counts as served.
-    pub(super) fn upto(&self, name: &'static str, most: usize) -> Result<(), Error> {
-        let count = self.count_or(&[name], 0)?;
-        if count > most {
-            return Err(unsupported(name, &Value::from(count), &format!("at most {most} is served")));
-        }
-        Ok(())
-    }
-
     /// A number below 0, or the default when absent.
     pub(super) fn negative(&self, name: &'static str, default: f64) -> Result<f64, Error> {
         let number = self.number(&[name], default)?;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::family::{linear_sizes, read_layers, read_mla, read_moe, refuse_unserved};
+use super::family::{has_draft_layer, linear_sizes, read_layers, read_mla, read_moe, refuse_unserved};
 use super::fields::{Fields, unsupported};
 use super::{Activation, Family, Indexer, Kda, ModelConfig, Mtp, MtpReads, Residual};
 use crate::Error;
@@ -13,7 +13,6 @@ pub(super) fn read(fields: &Fields) -> Result<ModelConfig, Error> {
     fields.only("hidden_act", &json!("silu"))?;
     fields.only("qk_rope_head_dim", &json!(0))?;
     fields.only("index_kpool_always_select_tail", &json!(true))?;
-    fields.upto("num_nextn_predict_layers", 1)?;
     refuse_shared_indexers(fields)?;
     let rms_eps = fields.number(&["rms_norm_eps"], 1e-5)?;
     let [heads, dim, conv_kernel] = linear_sizes(fields, &linear)?;
@@ -22,6 +21,7 @@ pub(super) fn read(fields: &Fields) -> Result<ModelConfig, Error> {
         None => fields.negative("linear_lower_bound", -5.0)?,
     };
     let layers = read_layers(fields, &linear, 0)?;
+    let share_index = fields.flag(&["index_share_for_mtp_iteration"], true)?;
     let mut mla = read_mla(fields, rms_eps)?;
     if mla.q_lora.is_none() {
         return Err(Error::Missing { field: "q_lora_rank" });
@@ -42,7 +42,7 @@ pub(super) fn read(fields: &Fields) -> Result<ModelConfig, Error> {
             iterations: fields.optional_size(&["hc_sinkhorn_iters"])?.unwrap_or(20),
             eps: fields.number(&["hc_eps"], 1e-6)?,
         },
-        mtp: draft_layer(fields)?,
+        mtp: has_draft_layer(fields)?.then_some(Mtp { reads: MtpReads::AfterNorm, share_index }),
         rms_eps,
         context: fields.size(&["max_position_embeddings", "model_max_length"])?,
         eos: fields.tokens("eos_token_id")?,
@@ -75,10 +75,4 @@ fn refuse_shared_indexers(fields: &Fields) -> Result<(), Error> {
         Some(&kind) => Err(unsupported("indexer_types", &Value::from(kind), "only full is served")),
         None => Ok(()),
     }
-}
-
-fn draft_layer(fields: &Fields) -> Result<Option<Mtp>, Error> {
-    let layers = fields.count_or(&["num_nextn_predict_layers"], 0)?;
-    let share_index = fields.flag(&["index_share_for_mtp_iteration"], true)?;
-    Ok((layers > 0).then_some(Mtp { reads: MtpReads::AfterNorm, share_index }))
 }

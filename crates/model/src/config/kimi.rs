@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::family::{linear_sizes, read_layers, read_mla, read_moe, refuse_unserved};
+use super::family::{has_draft_layer, linear_sizes, read_layers, read_mla, read_moe, refuse_unserved};
 use super::fields::Fields;
 use super::{Activation, Family, Kda, LatentExperts, ModelConfig, Mtp, MtpReads, Residual};
 use crate::Error;
@@ -18,7 +18,6 @@ pub(super) fn read(family: Family, fields: &Fields) -> Result<ModelConfig, Error
     let k3 = family == Family::KimiK3;
     if k3 {
         fields.only("hidden_act", &json!("situ"))?;
-        fields.upto("num_nextn_predict_layers", 1)?;
     } else {
         fields.only("hidden_act", &json!("silu"))?;
         fields.only("num_nextn_predict_layers", &json!(0))?;
@@ -51,7 +50,7 @@ pub(super) fn read(family: Family, fields: &Fields) -> Result<ModelConfig, Error
             Some(block) if k3 => Residual::Blocks { block },
             _ => Residual::Sum,
         },
-        mtp: draft_layer(fields)?,
+        mtp: has_draft_layer(fields)?.then_some(Mtp { reads: MtpReads::BeforeNorm, share_index: false }),
         rms_eps: fields.number(&["rms_norm_eps"], 1e-5)?,
         context: fields.size(&["model_max_length", "max_position_embeddings"])?,
         eos: fields.tokens("eos_token_id")?,
@@ -74,9 +73,4 @@ fn situ(fields: &Fields) -> Result<Activation, Error> {
         None => None,
     };
     Ok(Activation::Situ { beta, linear })
-}
-
-fn draft_layer(fields: &Fields) -> Result<Option<Mtp>, Error> {
-    let layers = fields.count_or(&["num_nextn_predict_layers"], 0)?;
-    Ok((layers > 0).then_some(Mtp { reads: MtpReads::BeforeNorm, share_index: false }))
 }

@@ -5,7 +5,7 @@ use stablehlo::{DType, Func, Gather, Update, Value};
 
 use crate::layers::indexer::{Asked, Chosen};
 use crate::layers::mla::Pages;
-use crate::layers::{Layer, Phase, State, conv, indexer, kda, mla};
+use crate::layers::{Layer, Phase, State, addresses, conv, indexer, kda, mla};
 use crate::{ShapeLadder, StateArray};
 
 /// A window of one or more consecutive rows of each of several sequences.
@@ -82,17 +82,9 @@ impl Batch {
         self.sharing.as_ref().and_then(|sharing| sharing.made.get())
     }
 
-    /// Addresses `[n, 1 + columns]` of this layer's rows: its index, then a column of each of `columns [n]`.
-    fn at(f: &Func, layer: Value, columns: &[Value]) -> Value {
-        let shape = [f.dim(columns[0], 0), 1];
-        let index = f.broadcast_in_dim(layer, &shape, &[]);
-        let columns = columns.iter().map(|&column| f.reshape(column, &shape));
-        f.concatenate(&std::iter::once(index).chain(columns).collect::<Vec<_>>(), 1)
-    }
-
     fn keep_latents(&self, layer: &Layer<'_>, latents: Value, state: &mut State) {
         let f = layer.f;
-        let places = Self::at(f, layer.index, &self.places);
+        let places = addresses(f, layer.index, &self.places);
         let cached = state.get(StateArray::Latents);
         let filled = mla::fill(f, f.convert(latents, f.dtype(cached)), cached);
         state.set(StateArray::Latents, f.scatter_at(cached, places, filled, Update::Replace));
@@ -159,7 +151,7 @@ impl Phase for Batch {
     fn kda(&self, layer: &Layer<'_>, x: Value, state: &mut State) -> Value {
         let (f, shape) = (layer.f, &layer.config.kda);
         let projected = kda::project(layer, x);
-        let places = Self::at(f, layer.index, &[self.slots]);
+        let places = addresses(f, layer.index, &[self.slots]);
         let convolved = self.convolve(layer, projected.qkv, places, state);
         let (rows, width) = (f.dim(x, 0), shape.width() as i64);
         let part = |at: i64| f.reshape(f.slice_axis(convolved, 2, at, at + 1), &[rows, width]);
@@ -258,21 +250,21 @@ impl Batch {
             Some(kept) => f.select(kept, slots, f.splat_like(slots, trash as f64)),
         };
         let place = f.rem(positions, f.splat_like(positions, length as f64));
-        let rings = f.scatter_at(rings, Self::at(f, layer.index, &[written, place]), own, Update::Replace);
+        let rings = f.scatter_at(rings, addresses(f, layer.index, &[written, place]), own, Update::Replace);
         state.set(StateArray::IndexRing, rings);
 
         let places = layer.weight("index.places");
         let pool = f.dim(places, 0);
         let tokens = f.reshape(indexer::places_up_to(f, positions, pool, length), &[rows * pool]);
         let slots = f.reshape(f.broadcast_in_dim(slots, &[rows, pool], &[0]), &[rows * pool]);
-        let tokens = f.take_at(rings, Self::at(f, layer.index, &[slots, tokens]));
+        let tokens = f.take_at(rings, addresses(f, layer.index, &[slots, tokens]));
         let keys = indexer::pooled(f, places, f.reshape(tokens, &[rows, pool, 2, f.dim(own, 2)]));
         let [page, row] = self.places;
         let by = f.splat_like(row, pool as f64);
         let closes = f.eq(f.rem(f.add_scalar(positions, 1.0), by), f.splat_like(row, 0.0));
         let page = f.select(closes, page, f.splat_like(page, f64::from(self.trash)));
         let cached = state.get(StateArray::IndexKeys);
-        let at = Self::at(f, layer.index, &[page, f.div(row, by)]);
+        let at = addresses(f, layer.index, &[page, f.div(row, by)]);
         let keys = f.convert(keys, f.dtype(cached));
         state.set(StateArray::IndexKeys, f.scatter_at(cached, at, keys, Update::Replace));
     }

@@ -3,7 +3,7 @@ use stablehlo::{DType, Func, Update, Value};
 
 use super::tiles::{self, Rows};
 use crate::layers::mla::Pages;
-use crate::layers::{Layer, Phase, State, conv, indexer, kda, mla};
+use crate::layers::{Layer, Phase, State, addresses, conv, indexer, kda, mla};
 use crate::{Output, ShapeLadder, StateArray};
 
 /// The rows of one sequence's chunk.
@@ -173,7 +173,7 @@ impl Chunk {
         let f = layer.f;
         let cached = state.get(StateArray::Latents);
         let filled = mla::fill(f, f.convert(latents, f.dtype(cached)), cached);
-        let places = at(f, layer.index, self.places);
+        let places = addresses(f, layer.index, &self.places);
         state.set(StateArray::Latents, f.scatter_at(cached, places, filled, Update::Replace));
         state.collect(f, Output::ChunkLatents, layer.index, latents);
     }
@@ -190,17 +190,10 @@ impl Chunk {
         let per_page = f.splat_like(pools.numbers, f.dim(cached, 2) as f64);
         let page = f.take_rows(self.table, f.div(pools.numbers, per_page));
         let page = f.select(pools.closed, page, f.splat_like(page, f64::from(self.trash)));
-        let places = at(f, layer.index, [page, f.rem(pools.numbers, per_page)]);
+        let places = addresses(f, layer.index, &[page, f.rem(pools.numbers, per_page)]);
         let keys = f.convert(pools.keys, f.dtype(cached));
         state.set(StateArray::IndexKeys, f.scatter_at(cached, places, keys, Update::Replace));
         let ring = indexer::ring_after(f, ring, own, self.start, self.limit);
         state.set(StateArray::IndexRing, self.hold(f, rings, layer.index, ring));
     }
-}
-
-/// Addresses `[n, 3]` of a layer's rows in pages `[n]` and places `[n]`.
-fn at(f: &Func, layer: Value, places: [Value; 2]) -> Value {
-    let shape = [f.dim(places[0], 0), 1];
-    let [page, place] = places.map(|column| f.reshape(column, &shape));
-    f.concatenate(&[f.broadcast_in_dim(layer, &shape, &[]), page, place], 1)
 }

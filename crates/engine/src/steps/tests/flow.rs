@@ -8,6 +8,8 @@ use super::*;
 #[tokio::test]
 async fn tokens_do_not_depend_on_batch_mates_and_everything_is_given_back() {
     let rig = Rig::new(ladder(), Limits::default());
+    // Slower than requests come, on any machine: they pile up into every batch size.
+    rig.script.slow(Duration::from_micros(300));
     let mut rng = StdRng::seed_from_u64(11);
     let mut tasks = tokio::task::JoinSet::new();
     for request in 0..120u64 {
