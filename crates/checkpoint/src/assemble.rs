@@ -9,6 +9,7 @@ use crate::Error;
 use crate::int8::{self, Squares};
 use crate::plan::{BLOCK, Cut, Plan};
 use crate::stored::{Scratch, Stored};
+use crate::turn::turn;
 
 /// Ranges of fewer values are not worth another thread.
 const WORTH_SHARING: usize = 1 << 20;
@@ -36,6 +37,8 @@ struct Desk {
     /// Runs that lie apart in the block and together in their tensor.
     joined: Vec<f32>,
     joined_bytes: Vec<u8>,
+    /// Packed matrices as they are stored.
+    codes: Vec<u8>,
 }
 
 /// Bytes of the host's memory that one core takes at most for what it works in, given its longest unit of values: what is
@@ -94,11 +97,19 @@ fn cut<'a>(plan: &Plan<'_>, range: Range<usize>, room: Room<'a>) -> Vec<Job<'a>>
 }
 
 fn block(plan: &Plan<'_>, range: &Range<usize>, room: Room<'_>, desk: &mut Desk) -> Result<Squares, Error> {
-    let Desk { cuts, scratch, values, joined, joined_bytes } = desk;
+    let Desk { cuts, scratch, values, joined, joined_bytes, codes } = desk;
     plan.cuts(range, cuts);
     if plan.is_copy {
         let width = plan.bytes(1);
         gather(plan, cuts, width, room.bytes, joined_bytes, |stored, start, out| stored.copy(start, out))?;
+        return Ok(Squares::default());
+    }
+    if matches!(plan.encoding, Encoding::Packed | Encoding::PackedScales) {
+        codes.resize(range.len(), 0);
+        gather(plan, cuts, 1, codes, joined_bytes, |stored, start, out| stored.copy(start, out))?;
+        for (stored, out) in codes.chunks(plan.unit).zip(room.bytes.chunks_mut(plan.unit)) {
+            turn(plan.encoding, stored, plan.last, out);
+        }
         return Ok(Squares::default());
     }
     values.resize(range.len(), 0.0);
@@ -139,7 +150,7 @@ fn gather<T: Copy + Default>(
 fn encode(plan: &Plan<'_>, cuts: &[Cut], values: &[f32], room: Room<'_>) -> Result<Squares, Error> {
     let mut squares = Squares::default();
     match plan.encoding {
-        Encoding::Float(Float::F32) | Encoding::Bytes => {
+        Encoding::Float(Float::F32) => {
             for (raw, value) in room.bytes.as_chunks_mut().0.iter_mut().zip(values) {
                 *raw = value.to_le_bytes();
             }
@@ -163,6 +174,8 @@ fn encode(plan: &Plan<'_>, cuts: &[Cut], values: &[f32], room: Room<'_>) -> Resu
                 scales.next().into_iter().for_each(|raw| *raw = scale.to_le_bytes());
             }
         }
+        // Never as values.
+        Encoding::Packed | Encoding::PackedScales => {}
         Encoding::Int8Scales => {
             for (raw, row) in room.bytes.as_chunks_mut().0.iter_mut().zip(values.chunks(plan.unit)) {
                 *raw = int8::scale(row).to_le_bytes();

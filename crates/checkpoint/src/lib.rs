@@ -21,6 +21,7 @@ mod names;
 mod plan;
 mod quantization;
 mod stored;
+mod turn;
 mod upload;
 mod wanted;
 
@@ -128,7 +129,9 @@ impl Checkpoint {
         let row = |weight: &WeightSpec| match weight.encoding {
             Encoding::Int8 => weight.dims.last().copied().unwrap_or(1),
             Encoding::Int8Scales => weight.source.elements() / weight.elements().max(1),
-            Encoding::Float(_) | Encoding::Bytes => 1,
+            // A matrix is gathered, perhaps from runs that lie apart, and turned: 2 bytes a value.
+            Encoding::Packed | Encoding::PackedScales => weight.matrix() / 6,
+            Encoding::Float(_) => 1,
         };
         let longest = self.weights.iter().map(row).max().unwrap_or(1);
         assemble::cores() * assemble::desk_bytes(longest)

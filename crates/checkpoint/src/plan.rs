@@ -20,8 +20,10 @@ pub(crate) struct Plan<'a> {
     runs: Vec<Run>,
     /// Values of the source.
     pub(crate) values: usize,
-    /// Values that are encoded together: a row in int8, else one.
+    /// Values that are encoded together: a row in int8, a matrix where it is turned, else one.
     pub(crate) unit: usize,
+    /// The last axis of the weight.
+    pub(crate) last: usize,
     /// Whether the stored bytes are the encoded ones.
     pub(crate) is_copy: bool,
 }
@@ -74,10 +76,12 @@ impl<'a> Plan<'a> {
         let unit = match weight.encoding {
             Encoding::Int8 => weight.dims.last().copied().unwrap_or(1),
             Encoding::Int8Scales => at / weight.elements().max(1),
-            Encoding::Float(_) | Encoding::Bytes => 1,
+            Encoding::Packed | Encoding::PackedScales => weight.matrix(),
+            Encoding::Float(_) => 1,
         };
         let is_copy = tensors.iter().all(|tensor: &Stored<'_>| tensor.is(weight.encoding));
-        Ok(Self { encoding: weight.encoding, tensors, runs, values: at, unit: unit.max(1), is_copy })
+        let last = weight.dims.last().copied().unwrap_or(1);
+        Ok(Self { encoding: weight.encoding, tensors, runs, values: at, unit: unit.max(1), last, is_copy })
     }
 
     /// Bytes that this many source values take when encoded.
@@ -85,7 +89,7 @@ impl<'a> Plan<'a> {
         match self.encoding {
             Encoding::Float(Float::F32) => values * 4,
             Encoding::Float(Float::Bf16) => values * 2,
-            Encoding::Bytes | Encoding::Int8 => values,
+            Encoding::Packed | Encoding::PackedScales | Encoding::Int8 => values,
             Encoding::Int8Scales => values / self.unit * 4,
         }
     }

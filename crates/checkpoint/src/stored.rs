@@ -57,7 +57,7 @@ impl<'a> Stored<'a> {
             Error::from(model::Error::TensorMissing { weight, tensor: piece.tensor.to_owned() })
         };
         match folder.get(piece.tensor) {
-            Some(tensor) if encoding == Encoding::Bytes => {
+            Some(tensor) if matches!(encoding, Encoding::Packed | Encoding::PackedScales) => {
                 dtype(folder, tensor, Dtype::U8)?;
                 fits(folder, tensor, piece.dims, piece.padded)?;
                 let form = Form::Bytes { scales: piece.tensor.ends_with(SCALE) };
@@ -107,9 +107,7 @@ impl<'a> Stored<'a> {
     pub(crate) fn is(&self, encoding: Encoding) -> bool {
         matches!(
             (self.form, encoding),
-            (Form::F32, Encoding::Float(Float::F32))
-                | (Form::Bf16, Encoding::Float(Float::Bf16))
-                | (Form::Bytes { .. }, Encoding::Bytes)
+            (Form::F32, Encoding::Float(Float::F32)) | (Form::Bf16, Encoding::Float(Float::Bf16))
         )
     }
 

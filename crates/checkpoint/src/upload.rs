@@ -59,7 +59,7 @@ fn dtype(encoding: Encoding) -> DType {
     match encoding {
         Encoding::Float(Float::F32) | Encoding::Int8Scales => DType::F32,
         Encoding::Float(Float::Bf16) => DType::BF16,
-        Encoding::Bytes => DType::U8,
+        Encoding::Packed | Encoding::PackedScales => DType::U8,
         Encoding::Int8 => DType::S8,
     }
 }

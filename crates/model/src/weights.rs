@@ -40,6 +40,12 @@ impl WeightSpec {
         self.dims.iter().product()
     }
 
+    /// Values of one matrix: the last two axes.
+    #[must_use]
+    pub fn matrix(&self) -> usize {
+        self.dims.iter().rev().take(2).product()
+    }
+
     /// Visits, in order, the runs of checkpoint values whose concatenation is this weight's source.
     ///
     /// `exists` says whether the checkpoint has a tensor of that name.

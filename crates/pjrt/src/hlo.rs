@@ -42,14 +42,23 @@ pub struct Instruction {
     pub results: Vec<Shape>,
     /// Where it comes from in the source program, `""` where unknown.
     pub source: String,
-    /// The memory each result lies in; 0 is the device's main memory.
-    spaces: Vec<u64>,
+    /// How each result lies in memory.
+    layouts: Vec<Layout>,
     operands: Vec<u64>,
     calls: Vec<u64>,
     /// Turns of a loop, where the compiler wrote them down.
     turns: Option<u64>,
     /// Value of an s32 constant, of its first element where it has several.
     constant: Option<u64>,
+}
+
+/// How an array lies in memory.
+#[derive(Clone, Debug, Default)]
+struct Layout {
+    /// Axes, the fastest running first.
+    order: Vec<u64>,
+    /// 0 is the device's main memory.
+    space: u64,
 }
 
 impl HloModule {
@@ -90,14 +99,24 @@ impl Instruction {
     }
 }
 
-/// One line an instruction, for reading: name, opcode, results, operands, source.
+/// Such as `{1,2,0}S(1)`: axes, the fastest running first, and the memory unless it is the main one.
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let axes: Vec<_> = self.order.iter().map(ToString::to_string).collect();
+        write!(f, "{{{}}}", axes.join(","))?;
+        if self.space == 0 { Ok(()) } else { write!(f, "S({})", self.space) }
+    }
+}
+
+/// One line an instruction, for reading: name, opcode, results and their layouts, operands, source.
 impl fmt::Display for HloModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for computation in &self.computations {
             let entry = if computation.id == self.entry().id { "ENTRY " } else { "" };
             writeln!(f, "{entry}{} {{", computation.name)?;
             for instruction in &computation.instructions {
-                let results: Vec<_> = instruction.results.iter().map(ToString::to_string).collect();
+                let results = instruction.results.iter().zip(&instruction.layouts);
+                let results: Vec<_> = results.map(|(shape, layout)| format!("{shape}{layout}")).collect();
                 let (name, opcode) = (&instruction.name, &instruction.opcode);
                 write!(f, "  {name} = ({}) {opcode}(", results.join(", "))?;
                 let named = |id: &u64| computation.instructions.iter().find(|each| each.id == *id);

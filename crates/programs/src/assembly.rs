@@ -64,7 +64,7 @@ impl Assembly {
             Encoding::Float(Float::F32) | Encoding::Int8Scales => DType::F32,
             Encoding::Float(Float::Bf16) => DType::BF16,
             Encoding::Int8 => DType::S8,
-            Encoding::Bytes => DType::U8,
+            Encoding::Packed | Encoding::PackedScales => DType::U8,
         };
         let mut dims = spec.dims.clone();
         if let Some(held) = spec.cut.and_then(|axis| dims.get_mut(axis)) {

@@ -118,13 +118,13 @@ fn check(checkpoint: &Checkpoint, parts: &BTreeMap<String, Vec<Part>>) {
                 let narrow = |value| bf16::from_f32(value).to_le_bytes();
                 expected(weight, parts).into_iter().flat_map(narrow).collect()
             }
-            Encoding::Bytes => {
+            Encoding::Packed | Encoding::PackedScales => {
                 let mut bytes = Vec::new();
                 let visit = &mut |piece: model::weights::Piece<'_>| {
                     bytes.extend(&raw[piece.tensor][piece.start..piece.start + piece.len]);
                 };
                 weight.pieces(&|name| raw.contains_key(name), visit).unwrap();
-                bytes
+                turned(weight, &bytes)
             }
             Encoding::Int8 | Encoding::Int8Scales => {
                 let values = expected(weight, parts);
@@ -138,6 +138,24 @@ fn check(checkpoint: &Checkpoint, parts: &BTreeMap<String, Vec<Part>>) {
         };
         assert!(own == wanted, "{} as {:?}", weight.name, weight.encoding);
     }
+}
+
+/// Codes or scales, column by column; of codes the columns' two halves in one byte.
+fn turned(weight: &WeightSpec, stored: &[u8]) -> Vec<u8> {
+    let [.., width, rows] = weight.dims[..] else { panic!("{} is no matrix", weight.name) };
+    let code = |matrix: &[u8], row: usize, column: usize| {
+        matrix[row * width + column / 2] >> (4 * (column % 2)) & 15
+    };
+    let mut all = Vec::new();
+    for matrix in stored.chunks(rows * width) {
+        for (at, row) in (0..width).flat_map(|at| (0..rows).map(move |row| (at, row))) {
+            all.push(match weight.encoding {
+                Encoding::Packed => code(matrix, row, at) | code(matrix, row, width + at) << 4,
+                _ => matrix[row * width + at],
+            });
+        }
+    }
+    all
 }
 
 fn int8(row: &[f32], encoding: Encoding) -> Vec<u8> {

@@ -7,8 +7,10 @@ use crate::ModelConfig;
 pub enum Encoding {
     /// Floats of the given width.
     Float(Float),
-    /// The checkpoint's own bytes, u8.
-    Bytes,
+    /// u8 `[..., in / 2, out]`: the e2m1 codes of the source's columns `i` and `in / 2 + i`, in the low and the high half.
+    Packed,
+    /// u8 `[..., in / 32, out]`: biased powers of two, one of each [`MXFP4_GROUP`] columns.
+    PackedScales,
     /// s8, each run of the last axis divided by its [`Encoding::Int8Scales`] and rounded to nearest even.
     Int8,
     /// f32, the largest magnitude of each run of the source's last axis, divided by 127; 1 for a run of zeros. The
@@ -34,7 +36,8 @@ pub enum Held {
     Float,
     /// As s8 with one scale per output channel.
     Int8,
-    /// Packed as the checkpoint has it: two e2m1 values a byte, one power of two per [`MXFP4_GROUP`] values.
+    /// Packed: two e2m1 values a byte, one power of two per [`MXFP4_GROUP`] values of a row. Rows and columns are exchanged, as
+    /// a TPU wants what it unpacks: matrices that lie as the checkpoint has them are copied whole at every call.
     Mxfp4,
 }
 
@@ -121,15 +124,20 @@ impl Formats {
     fn matrix(&self, held: Held, array: Array, source: Source, all: &mut Vec<WeightSpec>) {
         let Array { name, dims, cut } = array;
         let columns = dims.last().copied().unwrap_or(1);
-        let short = |by: usize| {
+        let (row_axis, last) = (dims.len().saturating_sub(2), dims.len().saturating_sub(1));
+        let turned = |by: usize| {
             let mut dims = dims.clone();
-            if let Some(last) = dims.last_mut() {
-                *last /= by;
-            }
+            dims[last] /= by;
+            dims.swap(row_axis, last);
             dims
         };
         let mut push = |suffix: &str, dims: Vec<usize>, encoding, source| {
-            let cut = cut.filter(|&axis| axis < dims.len());
+            let cut = match (encoding, cut) {
+                (Encoding::Packed | Encoding::PackedScales, Some(axis)) if axis >= row_axis => {
+                    Some(row_axis + last - axis)
+                }
+                _ => cut.filter(|&axis| axis < dims.len()),
+            };
             all.push(WeightSpec { name: format!("{name}.{suffix}"), dims, cut, encoding, source });
         };
         match held {
@@ -141,9 +149,9 @@ impl Formats {
             }
             Held::Mxfp4 => {
                 let packed = source.stored("_packed", columns, columns / 2);
-                push("packed", short(2), Encoding::Bytes, packed);
+                push("packed", turned(2), Encoding::Packed, packed);
                 let scales = source.stored("_scale", columns, columns / MXFP4_GROUP);
-                push("scales", short(MXFP4_GROUP), Encoding::Bytes, scales);
+                push("scales", turned(MXFP4_GROUP), Encoding::PackedScales, scales);
             }
         }
     }

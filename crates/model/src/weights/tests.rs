@@ -99,9 +99,9 @@ fn packed_experts_and_split_rows_name_the_tensors_that_quantised_checkpoints_hol
     let formats = Formats { experts: Held::Mxfp4, matrices: Held::Int8, joined: false, ..Formats::default() };
     let all = weights(&config, &formats);
     let of = |name: &str| all.iter().find(|weight| weight.name == name).unwrap();
-    assert_eq!(of("group.0.moe.in.packed").dims, [2, 3, 64, 32]);
-    assert_eq!(of("group.0.moe.in.scales").dims, [2, 3, 64, 2]);
-    assert_eq!(of("mtp.moe.out.packed").dims, [64, 3, 16]);
+    assert_eq!(of("group.0.moe.in.packed").dims, [2, 3, 32, 64]);
+    assert_eq!(of("group.0.moe.in.scales").dims, [2, 3, 2, 64]);
+    assert_eq!(of("mtp.moe.out.packed").dims, [64, 16, 3]);
     assert_eq!(of("layers.0.kda.project.key.int8").dims, [6, 4]);
     assert_eq!(of("layers.0.kda.project.key.scales").dims, [6]);
     let mut names = Vec::new();

@@ -1,4 +1,4 @@
-use super::{Computation, HloModule, Instruction};
+use super::{Computation, HloModule, Instruction, Layout};
 use crate::dtype::{DType, Shape};
 use crate::wire::{messages, number, numbers, text};
 
@@ -42,13 +42,13 @@ fn computation(bytes: &[u8]) -> Option<Computation> {
 fn instruction(bytes: &[u8]) -> Option<Instruction> {
     let mut found = Vec::new();
     arrays(messages(bytes, 3).next()?, &mut found);
-    let (results, spaces) = found.into_iter().unzip();
+    let (results, layouts) = found.into_iter().unzip();
     Some(Instruction {
         id: number(bytes, 35),
         name: text(bytes, 1),
         opcode: text(bytes, 2),
         results,
-        spaces,
+        layouts,
         source: messages(bytes, 7).next().map(|metadata| text(metadata, 2)).unwrap_or_default(),
         operands: numbers(bytes, 36)?,
         calls: numbers(bytes, 38)?,
@@ -57,13 +57,18 @@ fn instruction(bytes: &[u8]) -> Option<Instruction> {
     })
 }
 
-/// The arrays of a `ShapeProto`, in order, each with the memory its layout names.
-fn arrays(bytes: &[u8], into: &mut Vec<(Shape, u64)>) {
-    let space = || messages(bytes, 5).next().map_or(0, |layout| number(layout, 8));
+/// The arrays of a `ShapeProto`, in order, each with its layout.
+fn arrays(bytes: &[u8], into: &mut Vec<(Shape, Layout)>) {
+    let layout = || messages(bytes, 5).next().map(layout).unwrap_or_default();
     match number(bytes, 2) {
         TUPLE => messages(bytes, 4).for_each(|member| arrays(member, into)),
-        _ => into.extend(shape(bytes).map(|shape| (shape, space()))),
+        _ => into.extend(shape(bytes).map(|shape| (shape, layout()))),
     }
+}
+
+/// A `LayoutProto`.
+fn layout(bytes: &[u8]) -> Layout {
+    Layout { order: numbers(bytes, 1).unwrap_or_default(), space: number(bytes, 8) }
 }
 
 /// `known_trip_count` of a loop's backend configuration, which is JSON: `{"known_trip_count":{"n":"23"}, ...}`.

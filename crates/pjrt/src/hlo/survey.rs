@@ -90,7 +90,7 @@ impl HloModule {
                 "copy-start" => 2,
                 _ => return None,
             };
-            let stays = instruction.spaces.iter().take(ends).all(|space| *space == 0);
+            let stays = instruction.layouts.iter().take(ends).all(|layout| layout.space == 0);
             (stays && instruction.largest_result() >= at_least).then_some(())
         };
         self.every(large)

@@ -10,7 +10,7 @@ pub(crate) enum Matrix {
     Float(Value),
     /// s8 `[..., out, in]` and f32 `[..., out]`.
     Int8 { values: Value, scales: Value },
-    /// u8 `[..., out, in / 2]`, the even column in the low half, and u8 `[..., out, in / 32]`, biased powers of two.
+    /// u8 `[..., in / 2, out]`, the columns' first half in the low halves, and u8 `[..., in / 32, out]`, biased powers of two.
     Mxfp4 { packed: Value, scales: Value },
 }
 
@@ -44,7 +44,13 @@ impl Matrix {
                 let lead: Vec<usize> = (0..f.dims(scales).len()).collect();
                 f.convert(f.mul(values, f.broadcast_like(scales, values, &lead)), dtype)
             }
-            Self::Mxfp4 { packed, scales } => unpack(f, packed, scales, dtype),
+            Self::Mxfp4 { packed, scales } => {
+                let turned = unpack(f, packed, scales, dtype);
+                let mut axes: Vec<usize> = (0..f.dims(turned).len()).collect();
+                let last = axes.len() - 1;
+                axes.swap(last - 1, last);
+                f.transpose(turned, &axes)
+            }
         }
     }
 }
@@ -69,7 +75,10 @@ pub(crate) fn linear(f: &Func, x: Value, w: Matrix) -> Value {
             let scaled = f.mul(sums, f.broadcast_like(scales, sums, &[last]));
             f.convert(f.mul(scaled, f.broadcast_like(peak, scaled, &lead)), dtype)
         }
-        w => dot(f, x, w.float(f, dtype), &Dot::contract([last], [1])),
+        Matrix::Mxfp4 { packed, scales } => {
+            dot(f, x, unpack(f, packed, scales, dtype), &Dot::contract([last], [0]))
+        }
+        Matrix::Float(w) => dot(f, x, w, &Dot::contract([last], [1])),
     }
 }
 
@@ -82,18 +91,15 @@ pub(crate) fn dot(f: &Func, x: Value, w: Value, how: &Dot) -> Value {
     f.convert(f.dot_general(x, w, &how.clone().out(DType::F32)), dtype)
 }
 
-/// e2m1 halves times powers of two. A byte's low half is the even column.
+/// e2m1 halves times powers of two, `[..., in, out]`. A byte's low half is of the first half of `in`.
 ///
 /// The magnitude of a half `e e m` is `m / 2` for `e = 0`, else `2^(e - 1) (1 + m / 2)`; both are put together as f32 bits,
 /// with the subnormal one corrected by a choice, so that a device without the type needs shifts alone.
 fn unpack(f: &Func, packed: Value, scales: Value, dtype: DType) -> Value {
-    let mut pairs = f.dims(packed);
-    let axis = pairs.len();
-    pairs.push(1);
-    let wide = f.reshape(f.convert(packed, DType::U32), &pairs);
-    let four = f.splat_like(wide, 4.0);
-    let low = f.and(wide, f.splat(15u32, &pairs));
-    let halves = f.concatenate(&[low, f.shift_right_logical(wide, four)], axis);
+    let axis = f.dims(packed).len() - 2;
+    let wide = f.convert(packed, DType::U32);
+    let low = f.and(wide, f.splat(15u32, &f.dims(wide)));
+    let halves = f.concatenate(&[low, f.shift_right_logical(wide, f.splat_like(wide, 4.0))], axis);
     let dims = f.dims(halves);
     let bits = |mask: u32, by: u32| f.shift_left(f.and(halves, f.splat(mask, &dims)), f.splat(by, &dims));
     // Exponent and mantissa land on f32's; its bias is 127, e2m1's is 1.
@@ -104,18 +110,13 @@ fn unpack(f: &Func, packed: Value, scales: Value, dtype: DType) -> Value {
     let value = f.select(is_small, small, normal);
     let signed = f.select(f.ne(bits(8, 0), f.splat(0u32, &dims)), f.neg(value), value);
 
-    let mut grouped = f.dims(scales);
-    let lead: Vec<usize> = (0..grouped.len()).collect();
-    grouped.push(MXFP4_GROUP as i64);
     let power = f.shift_left(f.convert(scales, DType::U32), f.splat(23u32, &f.dims(scales)));
     let power = f.bitcast_convert(power, DType::F32);
-    let signed = f.reshape(signed, &grouped);
-    let value = f.mul(signed, f.broadcast_like(power, signed, &lead));
-    let mut dims = f.dims(packed);
-    if let Some(last) = dims.last_mut() {
-        *last *= 2;
-    }
-    f.convert(f.reshape(value, &dims), dtype)
+    let mut grouped = f.dims(scales);
+    grouped.insert(axis + 1, MXFP4_GROUP as i64);
+    let not_grouped: Vec<usize> = (0..grouped.len()).filter(|&each| each != axis + 1).collect();
+    let power = f.reshape(f.broadcast_in_dim(power, &grouped, &not_grouped), &dims);
+    f.convert(f.mul(signed, power), dtype)
 }
 
 #[cfg(test)]

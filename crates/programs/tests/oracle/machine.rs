@@ -109,7 +109,7 @@ impl Machine {
                 Encoding::Float(Float::F32) | Encoding::Int8Scales => DType::F32,
                 Encoding::Float(Float::Bf16) => DType::BF16,
                 Encoding::Int8 => DType::S8,
-                Encoding::Bytes => DType::U8,
+                Encoding::Packed | Encoding::PackedScales => DType::U8,
             };
             let bytes = checkpoint.assemble(spec).unwrap();
             let part = |device| {

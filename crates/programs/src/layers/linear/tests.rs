@@ -7,22 +7,22 @@ const MAGNITUDES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
 
 #[test]
 fn every_packed_value_and_power_of_two_is_unpacked_as_it_is_defined() {
-    // Rows of 32 values: all halves twice, under scales from 2^-125 to 2^120.
+    // 32 rows of as many columns as scales, from 2^-125 to 2^120: all halves, and then in the other order.
     let scales = [2u8, 60, 126, 127, 128, 200, 247];
-    let packed: Vec<u8> = (0..scales.len()).flat_map(|_| (0..16u8).map(|at| at | (15 - at) << 4)).collect();
+    let packed: Vec<u8> = (0..16u8).flat_map(|at| [at | (15 - at) << 4; 7]).collect();
     let module = Module::new("unpack");
     let f = module.main();
-    let bytes = f.input("packed", DType::U8.tensor([scales.len() as i64, 16]));
-    let powers = f.input("scales", DType::U8.tensor([scales.len() as i64, 1]));
+    let bytes = f.input("packed", DType::U8.tensor([16, scales.len() as i64]));
+    let powers = f.input("scales", DType::U8.tensor([1, scales.len() as i64]));
     let matrix = Matrix::Mxfp4 { packed: bytes, scales: powers };
     f.ret(&[("out", matrix.float(&f, DType::F32))]);
     let text = module.finish().unwrap().text;
-    let arguments = [on_cpu::array(&packed, &[scales.len(), 16]), on_cpu::array(&scales, &[scales.len(), 1])];
+    let arguments = [on_cpu::array(&packed, &[16, scales.len()]), on_cpu::array(&scales, &[1, scales.len()])];
     let out: Vec<f32> = on_cpu::run(&text, &[&arguments[0], &arguments[1]])[0].to_vec().unwrap();
     let value = |half: u8| if half < 8 { MAGNITUDES[half as usize] } else { -MAGNITUDES[half as usize - 8] };
     for (row, &scale) in scales.iter().enumerate() {
         for column in 0..32u8 {
-            let half = if column % 2 == 0 { column / 2 } else { 15 - column / 2 };
+            let half = if column < 16 { column } else { 31 - column };
             let wanted = value(half) * 2f32.powi(i32::from(scale) - 127);
             assert_eq!(out[row * 32 + column as usize], wanted, "scale {scale}, column {column}");
         }

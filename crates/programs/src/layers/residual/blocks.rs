@@ -48,9 +48,12 @@ impl Bank {
         let weights = [layer.weight(&half.role("norm")), layer.weight(&half.role("query"))];
         let eps = layer.config.rms_eps;
         if half == Half::Attention {
-            let read = self.mix(f, weights, eps);
+            // What is read is read before a sum is laid by: in place, where the compiler would keep a copy of all.
+            let mixed = self.mix(f, weights, eps);
+            let held = f.optimization_barrier(&[mixed, self.running, self.sums]);
+            (self.running, self.sums) = (held[1], held[2]);
             self.lay_by(f, eps);
-            self.running = f.add(self.running, block(read));
+            self.running = f.add(self.running, block(held[0]));
         } else {
             // The layer's first half has laid by already.
             let read = self.after().mix(f, weights, eps);
