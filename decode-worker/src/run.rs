@@ -97,23 +97,22 @@ fn start(filled: Filled, asked: Asked) -> Result<DecodeStream, Error> {
 impl Running {
     async fn next(mut self) -> Result<(Event, Answer), Error> {
         match self.stream.next().await.transpose()? {
-            Some(DecodeEvent::Tokens { position, tokens }) => {
+            Some(DecodeEvent::Tokens { position, tokens, drafts }) => {
                 let logprobs = match self.wants_logprobs {
                     true => tokens.iter().map(host::logprobs).collect(),
                     false => Vec::new(),
                 };
                 let token_ids = tokens.iter().map(|token| token.id).collect();
-                let delta = TokenDelta { position, token_ids, logprobs };
+                let (drafted_tokens, accepted_tokens) = (drafts.verified, drafts.accepted);
+                let delta = TokenDelta { position, token_ids, logprobs, drafted_tokens, accepted_tokens };
                 Ok((Event::Delta(delta), Answer::Decoding(self)))
             }
-            Some(DecodeEvent::Ended { reason, drafted, accepted }) => {
+            Some(DecodeEvent::Ended { reason }) => {
                 let reason = match reason {
                     EndReason::EndToken(_) => v1::EndReason::EndToken,
                     EndReason::Length => v1::EndReason::Length,
                 };
-                let ended =
-                    Ended { reason: reason.into(), drafted_tokens: drafted, accepted_tokens: accepted };
-                Ok((Event::Ended(ended), Answer::Over))
+                Ok((Event::Ended(Ended { reason: reason.into() }), Answer::Over))
             }
             None => Err(Error::Internal("the answer ended without an end")),
         }

@@ -11,7 +11,7 @@ use futures::{Stream, stream};
 use proto::v1::prefill_response::Event as PrefillEvent;
 use proto::v1::run_response::Event as DecodeEvent;
 use proto::v1::{
-    Ended, FinishReason, FirstToken, GenerateResponse, PrefillResponse, Role, RunResponse, TokenDelta, Usage,
+    FinishReason, FirstToken, GenerateResponse, PrefillResponse, Role, RunResponse, TokenDelta, Usage,
 };
 use text::{ReplyStyle, Tokenizer};
 use tokio::time::{Instant, Sleep};
@@ -36,7 +36,9 @@ pub struct TokenStream {
     alarm: std::pin::Pin<Box<Sleep>>,
     next_sequence: u64,
     cached_tokens: u32,
-    ended: Ended,
+    /// Of the start that answers.
+    drafted_tokens: u32,
+    accepted_tokens: u32,
     /// Nothing once the request is over.
     held: Option<Held>,
 }
@@ -63,7 +65,8 @@ impl TokenStream {
             clock,
             next_sequence: 0,
             cached_tokens: 0,
-            ended: Ended::default(),
+            drafted_tokens: 0,
+            accepted_tokens: 0,
             held: Some(Held::new(decoding)),
         }
     }
@@ -194,7 +197,9 @@ impl TokenStream {
                 Ok(Step::Nothing)
             }
             Some(DecodeEvent::Delta(delta)) => {
-                let TokenDelta { position, token_ids, logprobs } = delta;
+                let TokenDelta { position, token_ids, logprobs, drafted_tokens, accepted_tokens } = delta;
+                self.drafted_tokens = self.drafted_tokens.saturating_add(drafted_tokens);
+                self.accepted_tokens = self.accepted_tokens.saturating_add(accepted_tokens);
                 Ok(show(self.assembly.more(position, &token_ids, logprobs, &self.tokenizer)?))
             }
             Some(DecodeEvent::Ended(ended)) => {
@@ -202,7 +207,6 @@ impl TokenStream {
                     decoding.settle();
                     decoding.decode = Call::over();
                 })?;
-                self.ended = ended;
                 self.assembly.ended(ended.reason());
                 // The first token comes over another connection, and may be later.
                 Ok(if self.assembly.has_first() { Step::Last(self.complete()) } else { Step::Nothing })
@@ -230,7 +234,7 @@ impl TokenStream {
         self.clock.restarted(decoding.began);
         self.alarm.as_mut().reset(self.clock.alarm_at());
         self.assembly.restart();
-        self.ended = Ended::default();
+        (self.drafted_tokens, self.accepted_tokens) = (0, 0);
         self.held = Some(Held::new(decoding));
         Ok(())
     }
@@ -259,8 +263,8 @@ impl TokenStream {
             prompt_tokens: self.prompt_tokens,
             completion_tokens: self.assembly.tokens(),
             cached_tokens: self.cached_tokens,
-            drafted_tokens: self.ended.drafted_tokens,
-            accepted_tokens: self.ended.accepted_tokens,
+            drafted_tokens: self.drafted_tokens,
+            accepted_tokens: self.accepted_tokens,
         });
         let mut timing = self.clock.timing(Instant::now());
         if let Some(mut decoding) = self.held.take().and_then(Held::take) {

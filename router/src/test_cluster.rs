@@ -301,14 +301,15 @@ impl Decode for Worker {
         let mut events = vec![Event::Committed(Committed::default())];
         for (position, step) in (prompt + 1..).step_by(window).zip(ids.chunks(window)) {
             let logprobs = step.iter().copied().map(logprobs).collect();
-            events.push(Event::Delta(TokenDelta { position, token_ids: step.to_vec(), logprobs }));
+            events.push(Event::Delta(TokenDelta {
+                position,
+                token_ids: step.to_vec(),
+                logprobs,
+                drafted_tokens: (window - 1) as u32,
+                accepted_tokens: (step.len() - 1) as u32,
+            }));
         }
-        let steps = ids.len().div_ceil(window);
-        events.push(Event::Ended(Ended {
-            reason: reason.into(),
-            drafted_tokens: (steps * (window - 1)) as u32,
-            accepted_tokens: (ids.len() - steps) as u32,
-        }));
+        events.push(Event::Ended(Ended { reason: reason.into() }));
         let events = events.into_iter().map(|event| RunResponse { event: Some(event) }).collect();
         let mut handed = self.handed.subscribe();
         let committed = ticket.clone();

@@ -7,8 +7,8 @@ use std::{
 
 use anyhow::Context;
 use engine::{
-    EndReason, Engine, EngineConfig, GenerateEvent, GenerateJob, GenerateStream, Limits, Metrics, Role,
-    default_ladder, drafts_of,
+    DraftCounts, EndReason, Engine, EngineConfig, GenerateEvent, GenerateJob, GenerateStream, Limits,
+    Metrics, Role, default_ladder, drafts_of,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use proto::v1::{Timing, Usage};
@@ -93,10 +93,11 @@ impl Local {
         output: &mut Output,
     ) -> anyhow::Result<(&'static str, Usage, Timing)> {
         let mut decoder = self.tokenizer.decoder();
-        let mut timing = Timing::default();
+        let (mut timing, mut counts) = (Timing::default(), DraftCounts::default());
         while let Some(event) = stream.next().await {
             match event? {
-                GenerateEvent::Tokens { tokens, .. } => {
+                GenerateEvent::Tokens { tokens, drafts, .. } => {
+                    counts += drafts;
                     for token in tokens {
                         let text = decoder.push(token.id)?.unwrap_or_default();
                         if timing.first_token == 0.0 {
@@ -105,7 +106,7 @@ impl Local {
                         output.delta(&[token.id], &text)?;
                     }
                 }
-                GenerateEvent::Ended { reason, drafted, accepted, prefill } => {
+                GenerateEvent::Ended { reason, prefill } => {
                     output.delta(&[], &decoder.finish()?.unwrap_or_default())?;
                     timing.queue = prefill.queued.as_secs_f64();
                     timing.prefill = prefill.computed.as_secs_f64();
@@ -114,8 +115,8 @@ impl Local {
                         EndReason::EndToken(_) => "STOP",
                         EndReason::Length => "LENGTH",
                     };
-                    let usage =
-                        Usage { drafted_tokens: drafted, accepted_tokens: accepted, ..Usage::default() };
+                    let DraftCounts { verified: drafted_tokens, accepted: accepted_tokens } = counts;
+                    let usage = Usage { drafted_tokens, accepted_tokens, ..Usage::default() };
                     return Ok((finish, usage, timing));
                 }
             }

@@ -1,3 +1,4 @@
+use std::ops::AddAssign;
 use std::time::Instant;
 
 use programs::sampling::Sampling;
@@ -43,16 +44,30 @@ pub enum DecodeEvent {
         position: u32,
         /// In order, without a gap.
         tokens: Vec<SampledToken>,
+        /// Of the steps that drew them.
+        drafts: DraftCounts,
     },
     /// No more tokens follow. The last event.
     Ended {
         /// Why.
         reason: EndReason,
-        /// Drafts that were verified.
-        drafted: u32,
-        /// Those of them that became tokens.
-        accepted: u32,
     },
+}
+
+/// What became of drafts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DraftCounts {
+    /// Drafts that were verified.
+    pub verified: u32,
+    /// Those of them that became tokens.
+    pub accepted: u32,
+}
+
+impl AddAssign for DraftCounts {
+    fn add_assign(&mut self, more: Self) {
+        self.verified += more.verified;
+        self.accepted += more.accepted;
+    }
 }
 
 /// Why an answer ended.
@@ -83,12 +98,13 @@ impl DecodeStream {
             Ok(event) => event,
             Err(error) => return Some(Err(error)),
         };
-        let DecodeEvent::Tokens { position, mut tokens } = event else { return Some(Ok(event)) };
+        let DecodeEvent::Tokens { position, mut tokens, mut drafts } = event else { return Some(Ok(event)) };
         // Only tokens are ever queued: the end travels beside the queue.
-        while let Some(DecodeEvent::Tokens { tokens: mut more, .. }) = self.inlet.queued() {
-            tokens.append(&mut more);
+        while let Some(DecodeEvent::Tokens { tokens: mut later, drafts: more, .. }) = self.inlet.queued() {
+            tokens.append(&mut later);
+            drafts += more;
         }
-        Some(Ok(DecodeEvent::Tokens { position, tokens }))
+        Some(Ok(DecodeEvent::Tokens { position, tokens, drafts }))
     }
 }
 

@@ -4,8 +4,8 @@ use programs::sampling::Sampling;
 
 use crate::command::Piece;
 use crate::{
-    DecodeEvent, DecodeJob, DecodeStream, EndReason, EngineHandle, Error, PrefillEvent, PrefillJob,
-    PrefillStream, PrefillTimings, Reservation, SampledToken, SlotState,
+    DecodeEvent, DecodeJob, DecodeStream, DraftCounts, EndReason, EngineHandle, Error, PrefillEvent,
+    PrefillJob, PrefillStream, PrefillTimings, Reservation, SampledToken, SlotState,
 };
 
 /// A prompt to continue within one process.
@@ -34,15 +34,13 @@ pub enum GenerateEvent {
         position: u32,
         /// In order, without a gap.
         tokens: Vec<SampledToken>,
+        /// Of the steps that drew them.
+        drafts: DraftCounts,
     },
     /// No more tokens follow. The last event.
     Ended {
         /// Why.
         reason: EndReason,
-        /// Drafts that were verified.
-        drafted: u32,
-        /// Those of them that became tokens.
-        accepted: u32,
         /// Where the prompt's time went.
         prefill: PrefillTimings,
     },
@@ -123,7 +121,8 @@ impl GenerateStream {
                     let tokens = vec![first.clone()];
                     let moving = Moving { first, pieces, state: Some(state), reservation: None };
                     self.phase = Phase::Moving(moving);
-                    return Ok(GenerateEvent::Tokens { position: self.prompt_len(), tokens });
+                    let (position, drafts) = (self.prompt_len(), DraftCounts::default());
+                    return Ok(GenerateEvent::Tokens { position, tokens, drafts });
                 }
                 Phase::Moving(moving) => {
                     moving.settle(&self.engine, &self.job).await?;
@@ -131,12 +130,11 @@ impl GenerateStream {
                 }
                 Phase::Decoding(stream) => {
                     return match stream.next().await.unwrap_or(Err(Error::Stopped))? {
-                        DecodeEvent::Tokens { position, tokens } => {
-                            Ok(GenerateEvent::Tokens { position, tokens })
+                        DecodeEvent::Tokens { position, tokens, drafts } => {
+                            Ok(GenerateEvent::Tokens { position, tokens, drafts })
                         }
-                        DecodeEvent::Ended { reason, drafted, accepted } => {
-                            let prefill = self.timings;
-                            Ok(GenerateEvent::Ended { reason, drafted, accepted, prefill })
+                        DecodeEvent::Ended { reason } => {
+                            Ok(GenerateEvent::Ended { reason, prefill: self.timings })
                         }
                     };
                 }

@@ -29,7 +29,7 @@ mod start;
 mod steps;
 
 pub use config::{EngineConfig, Limits, Role, default_ladder, drafts_of};
-pub use decode::{DecodeEvent, DecodeJob, DecodeStream, EndReason};
+pub use decode::{DecodeEvent, DecodeJob, DecodeStream, DraftCounts, EndReason};
 pub use device::{Chunk, ChunkDone, Device, DeviceFault, Draws, Facts, Rows, SlotRows, SlotState};
 pub use error::{Error, Fault, Retry};
 pub use generate::{GenerateEvent, GenerateJob, GenerateStream};

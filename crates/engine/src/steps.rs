@@ -204,8 +204,8 @@ impl<D: Device> StepLoop<D> {
             let took = began.elapsed();
             self.metrics.decode_step.observe(took.as_secs_f64());
             self.metrics.decode_tokens.inc_by(drawn.tokens.into());
-            self.metrics.drafted_tokens.inc_by(drawn.drafted.into());
-            self.metrics.accepted_tokens.inc_by(drawn.accepted.into());
+            self.metrics.drafted_tokens.inc_by(drawn.drafts.verified.into());
+            self.metrics.accepted_tokens.inc_by(drawn.drafts.accepted.into());
             self.decode_rate.observe(drawn.tokens, took);
         }
         self.settle(done.map(drop));

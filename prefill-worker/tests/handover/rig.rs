@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use engine::fake::{FakeDevice, Script};
-use engine::{Engine, EngineHandle, GenerateEvent, GenerateJob, Limits, Metrics, Role};
+use engine::{DraftCounts, Engine, EngineHandle, GenerateEvent, GenerateJob, Limits, Metrics, Role};
 use host::Host;
 use process::Drain;
 use programs::ShapeLadder;
@@ -97,8 +97,8 @@ pub(crate) fn single_process(pattern: &[u32]) -> Engine {
     Engine::over(fake, Role::Both, Limits::default(), metrics).unwrap()
 }
 
-/// Its tokens, and its drafted and accepted tokens.
-pub(crate) async fn generate(engine: &Engine, prompt: &[u32], max: u32) -> (Vec<u32>, (u32, u32)) {
+/// Its tokens, and what became of drafts.
+pub(crate) async fn generate(engine: &Engine, prompt: &[u32], max: u32) -> (Vec<u32>, DraftCounts) {
     let job = GenerateJob {
         request_id: "r".to_owned(),
         prompt: prompt.to_vec(),
@@ -108,11 +108,14 @@ pub(crate) async fn generate(engine: &Engine, prompt: &[u32], max: u32) -> (Vec<
         deadline: None,
     };
     let mut stream = engine.handle().generate(job).unwrap();
-    let mut all = Vec::new();
+    let (mut all, mut counts) = (Vec::new(), DraftCounts::default());
     loop {
         match stream.next().await.unwrap().unwrap() {
-            GenerateEvent::Tokens { tokens, .. } => all.extend(tokens.iter().map(|token| token.id)),
-            GenerateEvent::Ended { drafted, accepted, .. } => return (all, (drafted, accepted)),
+            GenerateEvent::Tokens { tokens, drafts, .. } => {
+                all.extend(tokens.iter().map(|token| token.id));
+                counts += drafts;
+            }
+            GenerateEvent::Ended { .. } => return (all, counts),
         }
     }
 }
@@ -342,6 +345,17 @@ pub(crate) async fn collect(
         }
     };
     tokio::join!(prefill_events(prefill), decoded)
+}
+
+/// What became of drafts.
+pub(crate) fn counts(decoded: &[Decoded]) -> DraftCounts {
+    let mut counts = DraftCounts::default();
+    for event in decoded {
+        if let Decoded::Delta(delta) = event {
+            counts += DraftCounts { verified: delta.drafted_tokens, accepted: delta.accepted_tokens };
+        }
+    }
+    counts
 }
 
 /// All tokens, positions checked.

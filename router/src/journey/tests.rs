@@ -77,6 +77,8 @@ async fn steps_of_several_tokens_come_in_order_and_are_counted() {
     stops.sampling.stop = vec!["g".to_owned()];
     let deltas = answer(&cluster.router, stops).await.unwrap();
     assert_eq!(text(&deltas), "abcdef");
+    let usage = deltas.last().unwrap().usage.unwrap();
+    assert_eq!((usage.drafted_tokens, usage.accepted_tokens), (6, 6));
     cluster.all_is_free().await;
 }
 

@@ -26,6 +26,7 @@ impl PluginDevice {
         (ladder.drafts, ladder.latents) = (drafts, config.float);
         check(&ladder, config, &model)?;
         let client = Client::new(&Plugin::load(&config.plugin)?, &[])?;
+        ladder.lane = ladder.lane.max(lane(&client));
         let place = Place { client };
         let device = place.device()?;
         let names = checkpoint.weights().iter().map(|spec| spec.name.clone());
@@ -57,6 +58,9 @@ impl PluginDevice {
             (weights, bound)
         });
         let (weights, bound) = (weights?, bound?);
+        for (role, error) in checkpoint.int8_error() {
+            tracing::info!(role, error, "held as int8; the relative change");
+        }
         let arrays = Arrays::new(&place, &state, &ladder, config.poison)?;
         Ok(Self {
             facts: Facts { state, ladder, poison: config.poison },
@@ -66,6 +70,14 @@ impl PluginDevice {
             programs: Programs { compiler, bound, compiled_late },
             kept: None,
         })
+    }
+}
+
+/// Channels that a row of the device's memory holds at least.
+fn lane(client: &Client) -> u32 {
+    match client.platform_name() {
+        "tpu" => 128,
+        _ => 1,
     }
 }
 

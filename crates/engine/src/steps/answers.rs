@@ -44,8 +44,6 @@ struct Answer {
     counted: u32,
     /// Those tokens; before the first window the one to consume.
     recent: Vec<u32>,
-    /// Over all steps.
-    drawn: Drawn,
 }
 
 impl Answers {
@@ -77,10 +75,9 @@ impl Answers {
         let most = capacity.min(self.context).saturating_sub(job.prompt_len);
         let left = job.sampling.max_tokens.unwrap_or(u32::MAX).min(most).saturating_sub(1);
         let (token, position) = (job.first_token, job.prompt_len);
-        let drawn = Drawn::default();
         if let Some(reason) = ended(&job, token, left) {
             drop(lease);
-            outlet.end(Ok(drawn.ended(reason)));
+            outlet.end(Ok(DecodeEvent::Ended { reason }));
             return Ok(());
         }
         if job.sampling.needs_slot_rows() {
@@ -98,7 +95,7 @@ impl Answers {
         tracing::debug!(request_id = job.request_id, slot = lease.slot().0, position, "answer begins");
         let row = SampleRow::pack(&job.sampling);
         let (counted, recent) = (0, vec![token]);
-        let answer = Answer { lease, job, row, outlet, token, position, left, counted, recent, drawn };
+        let answer = Answer { lease, job, row, outlet, token, position, left, counted, recent };
         self.answers.insert(sequence, answer);
         self.plan.join(sequence);
         Ok(())
@@ -163,7 +160,6 @@ impl Answers {
         let answer = self.answers.get_mut(&sequence)?;
         let run = Run::of(&self.draws, place, self.window, answer.left, &answer.job);
         let drawn = run.drawn();
-        answer.drawn += drawn;
         let first = answer.position + 1;
         answer.position += drawn.tokens;
         answer.left -= drawn.tokens;
@@ -172,14 +168,15 @@ impl Answers {
         answer.recent.extend(run.tokens.iter().map(|token| token.id));
         answer.token = answer.recent.last().copied().unwrap_or(answer.token);
         let last = match run.last {
-            Some(reason) => Some(Ok(answer.drawn.ended(reason))),
+            Some(reason) => Some(Ok(DecodeEvent::Ended { reason })),
             None if run.not_finite => Some(Err(Error::NotFinite { position: answer.position + 1 })),
             None => None,
         };
         if run.tokens.is_empty() {
             return Some((drawn, last));
         }
-        let last = match answer.outlet.send(DecodeEvent::Tokens { position: first, tokens: run.tokens }) {
+        let event = DecodeEvent::Tokens { position: first, tokens: run.tokens, drafts: drawn.drafts };
+        let last = match answer.outlet.send(event) {
             Ok(()) => last,
             // The next sweep removes it.
             Err(NotSent::Gone) => None,

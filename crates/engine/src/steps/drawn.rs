@@ -2,31 +2,20 @@
 
 use std::ops::AddAssign;
 
-use crate::{DecodeEvent, DecodeJob, Draws, EndReason, SampledToken};
+use crate::{DecodeJob, DraftCounts, Draws, EndReason, SampledToken};
 
-/// Counts of a step or of an answer.
+/// Counts of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Drawn {
     /// Tokens that the reader gets.
     pub(super) tokens: u32,
-    /// Drafts that were verified.
-    pub(super) drafted: u32,
-    /// Those of them that are among the tokens.
-    pub(super) accepted: u32,
-}
-
-impl Drawn {
-    /// The last event of an answer that drew so much.
-    pub(super) fn ended(self, reason: EndReason) -> DecodeEvent {
-        DecodeEvent::Ended { reason, drafted: self.drafted, accepted: self.accepted }
-    }
+    pub(super) drafts: DraftCounts,
 }
 
 impl AddAssign for Drawn {
     fn add_assign(&mut self, more: Self) {
         self.tokens += more.tokens;
-        self.drafted += more.drafted;
-        self.accepted += more.accepted;
+        self.drafts += more.drafts;
     }
 }
 
@@ -71,7 +60,8 @@ impl Run {
     pub(super) fn drawn(&self) -> Drawn {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let accepted = self.accepted.min(self.tokens.len());
-        Drawn { tokens: count(self.tokens.len()), drafted: count(self.drafted), accepted: count(accepted) }
+        let drafts = DraftCounts { verified: count(self.drafted), accepted: count(accepted) };
+        Drawn { tokens: count(self.tokens.len()), drafts }
     }
 }
 

@@ -127,7 +127,7 @@ async fn collect(handle: &EngineHandle, job: GenerateJob) -> Result<(Vec<u32>, E
     let mut tokens = Vec::new();
     while let Some(event) = stream.next().await {
         match event? {
-            GenerateEvent::Tokens { position, tokens: more } => {
+            GenerateEvent::Tokens { position, tokens: more, .. } => {
                 assert_eq!(position as usize, prompt_len + tokens.len());
                 tokens.extend(more.into_iter().map(|token| token.id));
             }
@@ -173,7 +173,7 @@ async fn answer(mut stream: DecodeStream, job: &DecodeJob) -> (Vec<u32>, DecodeE
     let mut tokens = vec![job.first_token];
     loop {
         match stream.next().await.expect("ended silently").unwrap() {
-            DecodeEvent::Tokens { position, tokens: more } => {
+            DecodeEvent::Tokens { position, tokens: more, .. } => {
                 assert_eq!(position as usize, job.prompt_len as usize + tokens.len());
                 tokens.extend(more.into_iter().map(|token| token.id));
             }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use engine::{EngineConfig, EngineHandle, Error, Role};
+use engine::{DraftCounts, EngineConfig, EngineHandle, Error, Role};
 use programs::ShapeLadder;
 use programs::sampling::{Asked, Sampling};
 use programs::weights::Float;
@@ -32,16 +32,16 @@ async fn compare(without: &EngineHandle, with: &EngineHandle, prompts: &[Vec<u32
     let (mut all_drafted, mut all_accepted) = (0, 0);
     for prompt in prompts {
         for sampling in samplings(without.facts().state.vocabulary as u32) {
-            let (tokens, drafted, _) = run_counted(without, job(prompt, sampling.clone())).await;
-            assert_eq!(drafted, 0);
-            let (same, drafted, accepted) = run_counted(with, job(prompt, sampling)).await;
+            let (tokens, counts) = run_counted(without, job(prompt, sampling.clone())).await;
+            assert_eq!(counts, DraftCounts::default());
+            let (same, counts) = run_counted(with, job(prompt, sampling)).await;
             assert_eq!(ids(&same), ids(&tokens), "{} tokens", prompt.len());
-            assert!(accepted <= drafted);
+            assert!(counts.accepted <= counts.verified);
             // The first token is the prompt's, and every step draws one that is no draft.
-            let steps = drafted / with.facts().ladder.drafts;
-            assert!(steps + accepted >= tokens.len() as u32 - 1);
-            all_drafted += drafted;
-            all_accepted += accepted;
+            let steps = counts.verified / with.facts().ladder.drafts;
+            assert!(steps + counts.accepted >= tokens.len() as u32 - 1);
+            all_drafted += counts.verified;
+            all_accepted += counts.accepted;
         }
     }
     (all_drafted, all_accepted)
@@ -65,11 +65,11 @@ async fn draws_the_same(name: &str, page_tokens: u32) {
     for prompt in &prompts {
         let sampling = greedy(prompt.greedy.len());
         let one = run_counted(&with.handle(), job(&prompt.ids, sampling.clone())).await;
-        let (tokens, drafted, accepted) = (ids(&one.0), one.1, one.2);
+        let (tokens, counts) = (ids(&one.0), one.1);
         assert_eq!(tokens, prompt.greedy, "{name}: {} tokens", prompt.ids.len());
         // Equal counts: nothing that drafts read is lost on the way.
         let moved = across(&sender.handle(), &receiver.handle(), &prompt.ids, &sampling).await;
-        assert_eq!(moved, (tokens, drafted, accepted), "{name}: {} tokens, moved", prompt.ids.len());
+        assert_eq!(moved, (tokens, counts), "{name}: {} tokens, moved", prompt.ids.len());
     }
     let prompts: Vec<Vec<u32>> = prompts.into_iter().map(|prompt| prompt.ids).step_by(3).collect();
     compare(&without.handle(), &with.handle(), &prompts).await;
@@ -99,7 +99,7 @@ async fn demo_models_draw_the_same_with_drafts_and_accept_some() {
         // Text of the model's own.
         let sampling = Asked { temperature: Some(0.8), max_tokens: Some(100), ..Asked::default() };
         let sampling = sampling.checked(model.vocabulary as u32, 5).unwrap();
-        let (text, ..) = run_counted(&without.handle(), job(&[300, 301, 302], sampling)).await;
+        let (text, _) = run_counted(&without.handle(), job(&[300, 301, 302], sampling)).await;
         let text = ids(&text);
         let prompts: Vec<Vec<u32>> =
             [1, 2, 3, 4, 5, 100].iter().map(|&length| text[..length.min(text.len())].to_vec()).collect();
@@ -119,7 +119,7 @@ async fn narrow_formats_draw_nearly_the_same() {
     assert_eq!(rig.handle().facts().ladder.latents, Float::Bf16);
     let (mut same, mut all) = (0, 0);
     for prompt in prompts("k3-1") {
-        let (tokens, ..) = run_counted(&rig.handle(), job(&prompt.ids, greedy(4))).await;
+        let (tokens, _) = run_counted(&rig.handle(), job(&prompt.ids, greedy(4))).await;
         assert_eq!(tokens.len(), 4);
         all += 1;
         same += usize::from(tokens[0].id == prompt.greedy[0]);

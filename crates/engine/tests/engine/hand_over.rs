@@ -1,7 +1,8 @@
 //! One engine prefills, another with other pages, chunks and slots decodes.
 
 use engine::{
-    DecodeEvent, DecodeJob, EndReason, EngineHandle, Error, PrefillEvent, PrefillJob, Role, SampledToken,
+    DecodeEvent, DecodeJob, DraftCounts, EndReason, EngineHandle, Error, PrefillEvent, PrefillJob, Role,
+    SampledToken,
 };
 use programs::ShapeLadder;
 use programs::sampling::Sampling;
@@ -10,14 +11,13 @@ use crate::rig::{Rig, config, fixture, greedy, ladder, prompts, start_error};
 
 const FIXTURE: &str = "five-saved";
 
-/// Prefills with one engine and imports to the other, chunks while later ones are computed. Tokens, drafts verified and
-/// drafts accepted.
+/// Prefills with one engine and imports to the other, chunks while later ones are computed.
 pub(crate) async fn across(
     prefill: &EngineHandle,
     decode: &EngineHandle,
     prompt: &[u32],
     sampling: &Sampling,
-) -> (Vec<u32>, u32, u32) {
+) -> (Vec<u32>, DraftCounts) {
     let job = PrefillJob {
         request_id: "test".to_owned(),
         prompt: prompt.to_vec(),
@@ -53,13 +53,16 @@ pub(crate) async fn across(
         deadline: None,
     };
     let mut stream = reservation.start(job).unwrap();
-    let mut tokens = vec![first.id];
+    let (mut tokens, mut counts) = (vec![first.id], DraftCounts::default());
     loop {
         match stream.next().await.unwrap().unwrap() {
-            DecodeEvent::Tokens { tokens: more, .. } => tokens.extend(more.iter().map(|token| token.id)),
-            DecodeEvent::Ended { reason, drafted, accepted } => {
+            DecodeEvent::Tokens { tokens: more, drafts, .. } => {
+                tokens.extend(more.iter().map(|token| token.id));
+                counts += drafts;
+            }
+            DecodeEvent::Ended { reason } => {
                 assert_eq!(reason, EndReason::Length);
-                return (tokens, drafted, accepted);
+                return (tokens, counts);
             }
         }
     }
@@ -74,7 +77,7 @@ async fn a_sequence_goes_on_where_the_other_engine_left_it() {
     assert!(matches!(prefill.reserve(8), Err(Error::WrongRole { phase: "decode" })));
     for prompt in prompts(FIXTURE) {
         let sampling = greedy(prompt.greedy.len());
-        let (tokens, ..) = across(&prefill, &decode, &prompt.ids, &sampling).await;
+        let (tokens, _) = across(&prefill, &decode, &prompt.ids, &sampling).await;
         assert_eq!(tokens, prompt.greedy, "{} tokens", prompt.ids.len());
     }
     sender.settle().await;

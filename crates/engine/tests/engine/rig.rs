@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use engine::{
-    Engine, EngineConfig, EngineHandle, Error, GenerateEvent, GenerateJob, Limits, Metrics, Progress, Role,
+    DraftCounts, Engine, EngineConfig, EngineHandle, Error, GenerateEvent, GenerateJob, Limits, Metrics,
+    Progress, Role,
 };
 use programs::ShapeLadder;
 use programs::sampling::Sampling;
@@ -144,17 +145,20 @@ pub(crate) async fn run(handle: &EngineHandle, job: GenerateJob) -> Vec<engine::
     run_counted(handle, job).await.0
 }
 
-/// Tokens of a whole request, drafts verified and drafts accepted.
+/// Tokens of a whole request, and what became of drafts.
 pub(crate) async fn run_counted(
     handle: &EngineHandle,
     job: GenerateJob,
-) -> (Vec<engine::SampledToken>, u32, u32) {
+) -> (Vec<engine::SampledToken>, DraftCounts) {
     let mut stream = handle.generate(job).unwrap();
-    let mut all = Vec::new();
+    let (mut all, mut counts) = (Vec::new(), DraftCounts::default());
     while let Some(event) = stream.next().await {
         match event.unwrap() {
-            GenerateEvent::Tokens { tokens, .. } => all.extend(tokens),
-            GenerateEvent::Ended { drafted, accepted, .. } => return (all, drafted, accepted),
+            GenerateEvent::Tokens { tokens, drafts, .. } => {
+                all.extend(tokens);
+                counts += drafts;
+            }
+            GenerateEvent::Ended { .. } => return (all, counts),
         }
     }
     panic!("a stream ended silently");

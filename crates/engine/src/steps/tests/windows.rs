@@ -1,24 +1,26 @@
 //! Steps with drafts: the tokens are those without, however many drafts are right.
 
 use super::*;
+use crate::DraftCounts;
 use crate::fake::logprob;
 
 fn rig(drafts: u32) -> Rig {
     Rig::new(ShapeLadder { drafts, ..ladder() }, Limits::default())
 }
 
-/// Tokens of a request, how it ended, drafts verified and drafts accepted.
-type Told = (Vec<u32>, EndReason, u32, u32);
+/// Tokens of a request, how it ended and what became of drafts.
+type Told = (Vec<u32>, EndReason, DraftCounts);
 
 async fn told(handle: &EngineHandle, job: GenerateJob) -> Told {
     let wanted = job.sampling.logprobs;
     let prompt_len = job.prompt.len();
     let mut stream = handle.generate(job).unwrap();
-    let mut all = Vec::new();
+    let (mut all, mut counts) = (Vec::new(), DraftCounts::default());
     loop {
         match stream.next().await.expect("ended silently").unwrap() {
-            GenerateEvent::Tokens { position, tokens } => {
+            GenerateEvent::Tokens { position, tokens, drafts } => {
                 assert_eq!(position as usize, prompt_len + all.len());
+                counts += drafts;
                 for token in tokens {
                     if let Some(wanted) = wanted {
                         assert_eq!(
@@ -30,27 +32,24 @@ async fn told(handle: &EngineHandle, job: GenerateJob) -> Told {
                     all.push(token.id);
                 }
             }
-            GenerateEvent::Ended { reason, drafted, accepted, .. } => {
-                return (all, reason, drafted, accepted);
-            }
+            GenerateEvent::Ended { reason, .. } => return (all, reason, counts),
         }
     }
 }
 
 /// What a request is told when `pattern` says how many drafts are right and `count` tokens are drawn, the first by the
 /// prefill.
-fn counts(pattern: &[u32], drafts: u32, count: usize) -> (u32, u32) {
-    let (mut left, mut drafted, mut accepted) = (count as u32 - 1, 0, 0);
+fn counts(pattern: &[u32], drafts: u32, count: usize) -> DraftCounts {
+    let (mut left, mut counts) = (count as u32 - 1, DraftCounts::default());
     for right in pattern.iter().cycle() {
         if left == 0 {
             break;
         }
         let right = (*right).min(drafts);
-        drafted += drafts;
-        accepted += right.min(left);
+        counts += DraftCounts { verified: drafts, accepted: right.min(left) };
         left -= (right + 1).min(left);
     }
-    (drafted, accepted)
+    counts
 }
 
 #[tokio::test]
@@ -61,7 +60,7 @@ async fn every_pattern_of_acceptance_draws_the_same_tokens() {
         let mut patterns: Vec<Vec<u32>> = (0..=drafts).map(|right| vec![right]).collect();
         patterns.push((0..=drafts).collect());
         patterns.push((0..=drafts).rev().collect());
-        let (mut all_drafted, mut all_accepted) = (0, 0);
+        let mut all = DraftCounts::default();
         for (at, pattern) in patterns.iter().enumerate() {
             rig.script.accept(pattern);
             // All places of an open pool, and none of it.
@@ -69,20 +68,19 @@ async fn every_pattern_of_acceptance_draws_the_same_tokens() {
                 let (prompt, mut sampling) = (prompt(length as u64, length), sampling(at as u64, 50));
                 sampling.logprobs = (at % 2 == 0).then_some(3);
                 let job = generate(&prompt, &sampling);
-                let (tokens, reason, drafted, accepted) = told(&handle, job).await;
+                let (tokens, reason, told) = told(&handle, job).await;
                 assert_eq!(tokens, continuation(&prompt, &sampling, 50), "{length} tokens, {pattern:?}");
                 assert_eq!(reason, EndReason::Length);
-                assert_eq!((drafted, accepted), counts(pattern, drafts, 50), "{pattern:?}");
-                all_drafted += drafted;
-                all_accepted += accepted;
+                assert_eq!(told, counts(pattern, drafts, 50), "{pattern:?}");
+                all += told;
             }
         }
         rig.settle().await;
         let mut text = String::new();
         encode(&mut text, &rig.registry).unwrap();
         for line in [
-            format!("tandem_mtp_drafted_tokens_total {all_drafted}\n"),
-            format!("tandem_mtp_accepted_tokens_total {all_accepted}\n"),
+            format!("tandem_mtp_drafted_tokens_total {}\n", all.verified),
+            format!("tandem_mtp_accepted_tokens_total {}\n", all.accepted),
             format!("tandem_engine_decode_tokens_total {}\n", patterns.len() * 6 * 49),
         ] {
             assert!(text.contains(&line), "no {line} in {text}");
@@ -125,13 +123,9 @@ async fn a_window_is_cut_where_the_answer_ends() {
         let mut job = generate(&prompt, &sampling(5, 30));
         job.end_tokens = vec![all[at]];
         let at = all.iter().position(|token| *token == all[at]).unwrap();
-        let (tokens, reason, drafted, accepted) = told(&handle, job).await;
+        let (tokens, reason, told) = told(&handle, job).await;
         assert_eq!((tokens.as_slice(), reason), (&all[..=at], EndReason::EndToken(all[at])));
-        assert_eq!(
-            (drafted, accepted),
-            counts(&[3], 3, at + 1),
-            "what comes after the end counts for nothing"
-        );
+        assert_eq!(told, counts(&[3], 3, at + 1), "what comes after the end counts for nothing");
     }
     // Up to the last place of the context, while the window writes beyond it.
     let mut job = generate(&prompt, &sampling(5, 1));
