@@ -1,7 +1,5 @@
 //! `tandem-prefill-worker`: flags, bind, load, serve, drain.
 
-use std::time::Duration;
-
 use anyhow::Context;
 use host::Host;
 use prefill_worker::{Deps, Flags, build};
@@ -10,15 +8,11 @@ use worker::Shell;
 fn main() -> anyhow::Result<()> {
     let flags: Flags = process::config::parse();
     process::threads::limit(flags.worker.threads).context("--threads")?;
-    let runtime = tokio::runtime::Runtime::new()?;
-    let ended = runtime.block_on(run(flags));
-    // a model that is still loading can't be stopped, only left behind
-    runtime.shutdown_timeout(Duration::ZERO);
-    ended
+    tokio::runtime::Runtime::new()?.block_on(run(flags))
 }
 
 async fn run(flags: Flags) -> anyhow::Result<()> {
-    let _tracing = process::observe::start("tandem-prefill-worker", &flags.worker.observe)?;
+    let tracing = process::observe::start("tandem-prefill-worker", &flags.worker.observe)?;
     let drain = flags.worker.observe.drain()?;
     let shell = Shell::bind(&flags.worker, drain.clone()).await?;
     let at = shell.serve_http();
@@ -30,7 +24,10 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     };
     let host = tokio::select! {
         host = loading => host?.context("model")?,
-        () = drain.begun() => return Ok(()),
+        () = drain.begun() => {
+            drop(tracing);
+            Host::leave_loading()
+        }
     };
     build(flags, Deps { host, at }).serve().await?;
     Ok(())

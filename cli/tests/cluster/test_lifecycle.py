@@ -2,11 +2,13 @@
 
 import concurrent.futures
 import random
+import subprocess
 import time
 
 import grpc
+import pytest
 
-from conftest import Cluster, alive
+from conftest import MODEL, ROOT, Cluster, alive
 
 
 def test_a_thousand_requests_a_third_cancelled_leave_nothing_held(cluster):
@@ -49,3 +51,20 @@ def test_stopping_ends_running_streams_whole_and_every_process(tmp_path):
         assert running.stop() == 0
         assert len(first.token_ids) + rest.result(10) == 100, "a drain lets running streams end"
     assert [pid for pid in pids if alive(pid)] == []
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_stopping_while_programs_are_compiled_is_no_crash(tmp_path, role):
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        command = [ROOT / f"target/release/tandem-{role}-worker", "--model", MODEL, "--cache", tmp_path / "cache"]
+        worker = subprocess.Popen(command, stdout=out, stderr=out)
+        try:
+            until = time.monotonic() + 120
+            while b"compiled" not in log.read_bytes():
+                assert worker.poll() is None and time.monotonic() < until, log.read_text()
+                time.sleep(0.02)
+            worker.terminate()
+            assert worker.wait(10) == 0, log.read_text()
+        finally:
+            worker.kill()

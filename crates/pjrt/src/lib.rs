@@ -53,7 +53,7 @@ pub use execute::{ExecuteOptions, Execution};
 pub use host::AlignedBytes;
 pub use locate::{libtpu_path, plugin_path};
 pub use options::CompileOptions;
-pub use plugin::Plugin;
+pub use plugin::{Plugin, leave};
 pub use signature::Signature;
 pub use topology::{Topology, TpuChip, TpuSlice};
 pub use transfer::TransferManager;
