@@ -1,9 +1,9 @@
 use model::Indexer;
-use stablehlo::{DType, Func, Update, Value};
+use stablehlo::{DType, Func, Value};
 
 use super::tiles::{self, Rows};
 use crate::layers::mla::Pages;
-use crate::layers::{Layer, Phase, State, addresses, conv, indexer, kda, mla};
+use crate::layers::{Layer, Phase, State, conv, indexer, kda, mla};
 use crate::{Output, ShapeLadder, StateArray};
 
 /// The rows of one sequence's chunk.
@@ -21,8 +21,6 @@ pub(crate) struct Chunk {
     real: Value,
     /// s32 `[C]`.
     pub(crate) positions: Value,
-    /// s32 `[C]`, `[C]`: where each row's latent is cached.
-    places: [Value; 2],
     table: Value,
     trash: i32,
 }
@@ -35,10 +33,7 @@ impl Chunk {
         let row = f.iota(DType::S32.tensor([rows]), 0);
         let positions = f.add(row, f.broadcast_like(start, row, &[]));
         let real = f.lt(row, f.broadcast_like(valid, row, &[]));
-        let page_tokens = f.splat_like(row, f64::from(ladder.page_tokens));
         let trash = ladder.trash_page() as i32;
-        let page = f.take_rows(table, f.div(positions, page_tokens));
-        let page = f.select(real, page, f.splat_like(page, f64::from(trash)));
         Self {
             valid,
             start,
@@ -47,7 +42,6 @@ impl Chunk {
             begins: f.eq(start, f.scalar(0i32)),
             real,
             positions,
-            places: [page, f.rem(positions, page_tokens)],
             table,
             trash,
         }
@@ -173,8 +167,8 @@ impl Chunk {
         let f = layer.f;
         let cached = state.get(StateArray::Latents);
         let filled = mla::fill(f, f.convert(latents, f.dtype(cached)), cached);
-        let places = addresses(f, layer.index, &self.places);
-        state.set(StateArray::Latents, f.scatter_at(cached, places, filled, Update::Replace));
+        let pages = self.pages(layer, cached);
+        state.set(StateArray::Latents, pages.write(f, filled, self.start, self.valid));
         state.collect(f, Output::ChunkLatents, layer.index, latents);
     }
 
@@ -187,12 +181,9 @@ impl Chunk {
         let pools = indexer::touched(f, places, ring, own, self.start, self.limit);
         state.collect(f, Output::ChunkKeys, layer.index, pools.keys);
         let cached = state.get(StateArray::IndexKeys);
-        let per_page = f.splat_like(pools.numbers, f.dim(cached, 2) as f64);
-        let page = f.take_rows(self.table, f.div(pools.numbers, per_page));
-        let page = f.select(pools.closed, page, f.splat_like(page, f64::from(self.trash)));
-        let places = addresses(f, layer.index, &[page, f.rem(pools.numbers, per_page)]);
         let keys = f.convert(pools.keys, f.dtype(cached));
-        state.set(StateArray::IndexKeys, f.scatter_at(cached, places, keys, Update::Replace));
+        let pages = self.pages(layer, cached);
+        state.set(StateArray::IndexKeys, pages.write(f, keys, pools.first, pools.closed));
         let ring = indexer::ring_after(f, ring, own, self.start, self.limit);
         state.set(StateArray::IndexRing, self.hold(f, rings, layer.index, ring));
     }

@@ -17,9 +17,9 @@ pub(crate) fn pooled(f: &Func, places: Value, rows: Value) -> Value {
 pub(crate) struct Touched {
     /// f32 `[C / pool + 1, dim]`: pooled keys of those it completes, 0 of the others.
     pub(crate) keys: Value,
-    /// s32 `[C / pool + 1]`: their numbers.
-    pub(crate) numbers: Value,
-    /// pred `[C / pool + 1]`: those it completes.
+    /// s32 scalar: number of the first.
+    pub(crate) first: Value,
+    /// s32 scalar: how many it completes, which are the first ones.
     pub(crate) closed: Value,
 }
 
@@ -46,12 +46,11 @@ pub(crate) fn touched(
     let zero = f.scalar(0i32);
     let rows = f.dynamic_slice(all, &[f.sub(by, inside), zero, zero], &[count * pool, 2, dims[2]]);
     let keys = pooled(f, places, f.reshape(rows, &[count, pool, 2, dims[2]]));
+    let closed = f.sub(f.div(limit, by), first);
     let number = f.iota(DType::S32.tensor([count]), 0);
-    let number = f.add(number, f.broadcast_like(first, number, &[]));
-    let end = f.mul_scalar(f.add_scalar(number, 1.0), pool as f64);
-    let closed = f.le(end, f.broadcast_like(limit, end, &[]));
-    let shown = f.broadcast_like(closed, keys, &[0]);
-    Touched { keys: f.select(shown, keys, f.splat_like(keys, 0.0)), numbers: number, closed }
+    let complete = f.lt(number, f.broadcast_like(closed, number, &[]));
+    let shown = f.broadcast_like(complete, keys, &[0]);
+    Touched { keys: f.select(shown, keys, f.splat_like(keys, 0.0)), first, closed }
 }
 
 /// The ring after a chunk: each place holds the latest of the positions before `limit` that are its own. `own [C, 2, dim]`

@@ -20,6 +20,40 @@ impl Pages {
     pub(crate) fn room(&self, f: &Func) -> i64 {
         f.dims(self.table).last().copied().unwrap_or(1) * f.dim(self.array, 2)
     }
+
+    /// The array after `rows [n, width]`, of which the first `count` are real, are written to one sequence's rows from `first`
+    /// on. Page by page: compilers make a loop with a turn for every row of what is scattered.
+    pub(crate) fn write(&self, f: &Func, rows: Value, first: Value, count: Value) -> Value {
+        let (n, per_page, width) = (f.dim(rows, 0), f.dim(self.array, 2), f.dim(self.array, 3));
+        // The first row may be any of its page.
+        let pages = (n + per_page - 2) / per_page + 1;
+        let by = f.scalar(per_page as i32);
+        let (page, offset) = (f.div(first, by), f.rem(first, by));
+        let end = f.add(offset, count);
+        let table = f.pad(self.table, f.scalar(self.trash), &[0], &[pages], &[0]);
+        let table = f.dynamic_slice(table, &[page], &[pages]);
+        let begins = f.mul_scalar(f.iota(DType::S32.tensor([pages]), 0), per_page as f64);
+        let used = f.lt(begins, f.broadcast_like(end, begins, &[]));
+        let table = f.select(used, table, f.splat_like(table, f64::from(self.trash)));
+        let zero = f.scalar(0i32);
+        let room = f.full(f.dtype(rows).tensor([pages * per_page, width]), 0.0);
+        let placed = f.dynamic_update_slice(room, rows, &[offset, zero]);
+        let result = f.repeat(pages as i32, &[self.array], |f, turn, carried| {
+            let page = f.reshape(f.dynamic_slice(table, &[turn], &[1]), &[]);
+            let places = [self.layer, page, zero, zero];
+            let old = f.dynamic_slice(carried[0], &places, &[1, 1, per_page, width]);
+            let begins = f.mul_scalar(turn, per_page as f64);
+            let new = f.dynamic_slice(placed, &[begins, zero], &[per_page, width]);
+            let row = f.iota(DType::S32.tensor([per_page]), 0);
+            let row = f.add(row, f.broadcast_like(begins, row, &[]));
+            let after = f.ge(row, f.broadcast_like(offset, row, &[]));
+            let real = f.and(after, f.lt(row, f.broadcast_like(end, row, &[])));
+            let new = f.reshape(new, &f.dims(old));
+            let new = f.select(f.broadcast_like(real, new, &[2]), new, old);
+            vec![f.dynamic_update_slice(carried[0], new, &places)]
+        });
+        result[0]
+    }
 }
 
 /// The rows of a sequence cut into blocks of whole pages.
