@@ -1,7 +1,7 @@
 //! How long a model folder takes to load, beside a plain read of the same files.
 //!
 //! `cargo bench -p tandem-checkpoint --bench load -- FOLDER [f32|bf16|int8]`, with the folder's files in the page cache.
-//! `-- write k3-bf16|k3-mxfp4|glm-fp8 FOLDER` makes a folder of about a gigabyte to measure.
+//! `-- write k3-bf16|k3-mxfp4|glm-fp8 FOLDER [EXPERTS]` makes a folder to measure, of about a gigabyte where nothing is said.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::fs::File;
@@ -32,7 +32,8 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args.as_slice() {
-        ["write", kind, dir] => write(kind, Path::new(dir)),
+        ["write", kind, dir] => write(kind, Path::new(dir), None),
+        ["write", kind, dir, experts] => write(kind, Path::new(dir), Some(experts.parse().unwrap())),
         [dir] => measure(Path::new(dir), "f32"),
         [dir, wanted] => measure(Path::new(dir), wanted),
         _ => println!("load: name a folder, or `write` one"),
@@ -125,9 +126,10 @@ fn status(field: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-fn write(kind: &str, dir: &Path) {
+fn write(kind: &str, dir: &Path, count: Option<usize>) {
     let is_expert = |name: &str| name.contains(".experts.");
-    let experts = |count: usize| {
+    let experts = |usual: usize| {
+        let count = count.unwrap_or(usual);
         json!({
             "hidden_size": 1024, "intermediate_size": 4096, "vocab_size": 32_768, "moe_intermediate_size": 512,
             "routed_expert_hidden_size": 768, "num_experts": count, "n_routed_experts": count
