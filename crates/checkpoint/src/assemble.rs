@@ -104,7 +104,7 @@ fn block(plan: &Plan<'_>, range: &Range<usize>, room: Room<'_>, desk: &mut Desk)
         gather(plan, cuts, width, room.bytes, joined_bytes, |stored, start, out| stored.copy(start, out))?;
         return Ok(Squares::default());
     }
-    if matches!(plan.encoding, Encoding::Packed | Encoding::PackedScales) {
+    if plan.encoding.is_packed() {
         codes.resize(range.len(), 0);
         gather(plan, cuts, 1, codes, joined_bytes, |stored, start, out| stored.copy(start, out))?;
         for (stored, out) in codes.chunks(plan.unit).zip(room.bytes.chunks_mut(plan.unit)) {

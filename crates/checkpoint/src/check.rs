@@ -22,7 +22,7 @@ pub(crate) fn formats(folder: &Folder, config: &ModelConfig, wanted: &Wanted) ->
     let exists = |name: &str| folder.has(name);
     let all = weights(config, &packed)
         .iter()
-        .filter(|weight| matches!(weight.encoding, Encoding::Packed | Encoding::PackedScales))
+        .filter(|weight| weight.encoding.is_packed())
         .all(|weight| weight.pieces(&exists, &mut |_| {}).is_ok());
     if all { packed } else { plain }
 }

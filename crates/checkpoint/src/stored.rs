@@ -57,7 +57,7 @@ impl<'a> Stored<'a> {
             Error::from(model::Error::TensorMissing { weight, tensor: piece.tensor.to_owned() })
         };
         match folder.get(piece.tensor) {
-            Some(tensor) if matches!(encoding, Encoding::Packed | Encoding::PackedScales) => {
+            Some(tensor) if encoding.is_packed() => {
                 dtype(folder, tensor, Dtype::U8)?;
                 fits(folder, tensor, piece.dims, piece.padded)?;
                 let form = Form::Bytes { scales: piece.tensor.ends_with(SCALE) };

@@ -69,14 +69,6 @@ impl Layer<'_> {
     }
 }
 
-/// Addresses `[n, 1 + columns]` of a layer's rows in a state array: its index, then a value of each of `columns [n]`.
-pub(crate) fn addresses(f: &Func, layer: Value, columns: &[Value]) -> Value {
-    let shape = [f.dim(columns[0], 0), 1];
-    let index = f.broadcast_in_dim(layer, &shape, &[]);
-    let columns = columns.iter().map(|&column| f.reshape(column, &shape));
-    f.concatenate(&std::iter::once(index).chain(columns).collect::<Vec<_>>(), 1)
-}
-
 /// The state arrays while a program threads them through its layers, and what it collects layer by layer for its caller.
 #[derive(Clone, Debug)]
 pub(crate) struct State {

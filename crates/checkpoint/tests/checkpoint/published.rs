@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use checkpoint::{Checkpoint, Digest, Wanted};
 use half::{bf16, f16};
-use model::weights::Encoding;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
@@ -151,8 +150,7 @@ fn every_folder_that_others_wrote_is_read() {
     for folder in folders {
         let checkpoint = open(&folder);
         for (weight, bytes) in checkpoint.weights().iter().zip(assembled(&checkpoint)) {
-            let packed = matches!(weight.encoding, Encoding::Packed | Encoding::PackedScales);
-            let size = if packed { 1 } else { 4 };
+            let size = if weight.encoding.is_packed() { 1 } else { 4 };
             assert_eq!(bytes.len(), size * weight.elements(), "{} of {}", weight.name, folder.display());
         }
     }

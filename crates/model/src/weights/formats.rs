@@ -18,6 +18,14 @@ pub enum Encoding {
     Int8Scales,
 }
 
+impl Encoding {
+    /// Whether an array holds a part of packed matrices, codes or scales, which lie columns first.
+    #[must_use]
+    pub fn is_packed(self) -> bool {
+        matches!(self, Self::Packed | Self::PackedScales)
+    }
+}
+
 /// Width of floating-point values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Float {
@@ -131,9 +139,9 @@ impl Formats {
             dims.swap(row_axis, last);
             dims
         };
-        let mut push = |suffix: &str, dims: Vec<usize>, encoding, source| {
+        let mut push = |suffix: &str, dims: Vec<usize>, encoding: Encoding, source| {
             let cut = match (encoding, cut) {
-                (Encoding::Packed | Encoding::PackedScales, Some(axis)) if axis >= row_axis => {
+                (encoding, Some(axis)) if encoding.is_packed() && axis >= row_axis => {
                     Some(row_axis + last - axis)
                 }
                 _ => cut.filter(|&axis| axis < dims.len()),

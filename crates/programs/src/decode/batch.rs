@@ -5,7 +5,7 @@ use stablehlo::{DType, Func, Gather, Update, Value};
 
 use crate::layers::indexer::{Asked, Chosen};
 use crate::layers::mla::Pages;
-use crate::layers::{Layer, Phase, State, addresses, conv, indexer, kda, mla};
+use crate::layers::{Layer, Phase, State, conv, indexer, kda, mla};
 use crate::{ShapeLadder, StateArray};
 
 /// A window of one or more consecutive rows of each of several sequences.
@@ -268,4 +268,12 @@ impl Batch {
         let keys = f.convert(keys, f.dtype(cached));
         state.set(StateArray::IndexKeys, f.scatter_at(cached, at, keys, Update::Replace));
     }
+}
+
+/// Addresses `[n, 1 + columns]` of a layer's rows in a state array: its index, then a value of each of `columns [n]`.
+fn addresses(f: &Func, layer: Value, columns: &[Value]) -> Value {
+    let shape = [f.dim(columns[0], 0), 1];
+    let index = f.broadcast_in_dim(layer, &shape, &[]);
+    let columns = columns.iter().map(|&column| f.reshape(column, &shape));
+    f.concatenate(&std::iter::once(index).chain(columns).collect::<Vec<_>>(), 1)
 }
