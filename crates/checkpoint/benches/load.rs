@@ -132,7 +132,7 @@ fn write(kind: &str, dir: &Path, count: Option<usize>) {
         let count = count.unwrap_or(usual);
         json!({
             "hidden_size": 1024, "intermediate_size": 4096, "vocab_size": 32_768, "moe_intermediate_size": 512,
-            "routed_expert_hidden_size": 768, "num_experts": count, "n_routed_experts": count
+            "max_position_embeddings": 4096, "routed_expert_hidden_size": 768, "num_experts": count, "n_routed_experts": count
         })
     };
     let (config, packed) = match kind {
