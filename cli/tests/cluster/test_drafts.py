@@ -59,8 +59,8 @@ def test_a_cluster_drafts_as_one_process_does(requests, tmp_path_factory):
     assert all(0 <= accepted <= drafted and drafted > 0 for drafted, accepted in counts), counts
     assert sum(accepted for _, accepted in counts) > 0, "a draft layer that never is right got no state"
 
-    # eight at a time, in batches of two sizes
-    off = ("--drafts=0", "--decode-flag=--batches=2,8")
+    # eight at a time, in one batch, and in chunks of another length
+    off = ("--drafts=0", "--prefill-flag=--chunks=64", "--decode-flag=--batches=8")
     undrafted = through_a_cluster(fresh("undrafted"), model, requests, 8, *off)
     assert {counts for _, counts in undrafted} == {(0, 0)}
     assert [tokens for tokens, _ in undrafted] == [tokens for tokens, _ in alone]

@@ -159,15 +159,13 @@ fixtures! {
     strong_decay "strong-decay": chunks [80], pages of 16, drafts 0;
     no_decay "no-decay": chunks [100], pages of 5, drafts 0;
     query_rank "query-rank": chunks [64], pages of 320, drafts 0;
-    k3_1 "k3-1": chunks [48, 128], pages of 16, drafts 0;
-    k3_1_drafting "k3-1": chunks [300], pages of 16, drafts 3;
+    k3_1_drafting "k3-1": chunks [48, 128], pages of 16, drafts 3;
     k3_2_drafting "k3-2": chunks [64], pages of 32, drafts 3;
     k3_3_drafting "k3-3": chunks [80], pages of 16, drafts 4;
     k3_4_drafting "k3-4": chunks [100], pages of 24, drafts 3;
     k3_5_drafting "k3-5": chunks [16, 160], pages of 64, drafts 3;
     k3_mxfp4 "k3-mxfp4": chunks [128], pages of 16, drafts 0;
-    glm_1 "glm-1": chunks [16, 64], pages of 16, drafts 0;
-    glm_1_drafting "glm-1": chunks [50], pages of 32, drafts 3;
+    glm_1_drafting "glm-1": chunks [16, 50], pages of 32, drafts 3;
     glm_2_drafting "glm-2": chunks [64], pages of 16, drafts 3;
     glm_3_drafting "glm-3": chunks [33], pages of 8, drafts 4;
     glm_4_drafting "glm-4": chunks [96], pages of 64, drafts 3;
