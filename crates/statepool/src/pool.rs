@@ -1,91 +1,83 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use prefix::{Chain, Tokens, Units};
+
+use crate::cache::{Cache, Found};
+use crate::hit::{CheckpointPin, PageCopy};
+use crate::lease::Prompt;
+use crate::pages::Pages;
+use crate::{CacheConfig, Event, Hit, Lease, Missed, NoRoom, PageId, PoolError, PoolShape, SlotId};
+
 #[cfg(test)]
 mod tests;
 
-/// How much room the state arrays have. The arrays hold one page and one slot more than this: the trash page and the
-/// trash slot, which take what padded rows write and are never leased.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolShape {
-    /// Leasable latent pages.
-    pub pages: u32,
-    /// Leasable recurrent slots: the most sequences that can hold state at once.
-    pub slots: u32,
-    /// Tokens whose latents fit in one page.
-    pub page_tokens: u32,
+/// The owner of pages, slots and checkpoints. A clone is another handle to the same pool.
+///
+/// `C` is what is kept of a recurrent state; `()` in a pool without a cache.
+pub struct Pool<C = ()> {
+    shared: Arc<Shared<C>>,
 }
 
-impl PoolShape {
-    /// Index of the page that padded rows read and write.
-    pub fn trash_page(&self) -> PageId {
-        PageId(self.pages)
-    }
-
-    /// Index of the slot that padded rows read and write.
-    pub fn trash_slot(&self) -> SlotId {
-        SlotId(self.slots)
-    }
-
-    /// Pages that hold the latents of `tokens` tokens.
-    pub fn pages_for(&self, tokens: u32) -> u32 {
-        tokens.div_ceil(self.page_tokens.max(1))
-    }
-}
-
-/// Index of a page on the page axis of the latents array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PageId(pub u32);
-
-/// Index of a slot on the slot axis of the recurrent arrays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SlotId(pub u32);
-
-/// The pool can not grant a lease now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no room for {need_pages} pages and {need_slots} slots: {free_pages} of {pages} pages and {free_slots} of {slots} slots are free"
-)]
-pub struct NoRoom {
-    /// Pages asked for.
-    pub need_pages: u32,
-    /// Slots asked for: 1, or 0 when a lease was to grow.
-    pub need_slots: u32,
-    /// Pages free at that moment.
+/// How many of everything are in use. Pages that are free, held and cached add up to the pool's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Pages of live requests, shared ones counted once.
+    pub held_pages: u32,
+    /// Slots of live requests.
+    pub held_slots: u32,
+    /// Checkpoints that live requests are loading.
+    pub held_checkpoints: u32,
+    /// Pages that are only cached.
+    pub cached_pages: u32,
+    /// Checkpoints on the host.
+    pub cached_checkpoints: u32,
+    /// Their bytes.
+    pub cached_bytes: u64,
+    /// Pages that nothing refers to.
     pub free_pages: u32,
-    /// Slots free at that moment.
-    pub free_slots: u32,
-    /// Pages in the pool.
-    pub pages: u32,
-    /// Slots in the pool.
-    pub slots: u32,
 }
 
-impl NoRoom {
-    /// Whether waiting can help: false when the empty pool would be too small as well.
-    pub fn may_pass(&self) -> bool {
-        self.need_pages <= self.pages && self.need_slots <= self.slots
-    }
-}
-
-/// The free pages and slots. A clone is another handle to the same pool.
-#[derive(Clone, Debug)]
-pub struct Pool {
-    shared: Arc<Shared>,
+/// Room for a prompt, and what of it is there already.
+#[derive(Debug)]
+pub struct Admitted<C> {
+    /// The prompt's pages and slot.
+    pub lease: Lease<C>,
+    /// Where it resumes; none where it starts at its beginning.
+    pub hit: Option<Hit<C>>,
+    /// Positions after which its state should be published, ascending. Each lies on a boundary of its chain.
+    pub marks: Vec<Tokens>,
 }
 
 impl Pool {
-    /// A pool in which everything is free.
+    /// A pool in which everything is free, and nothing is kept of what is given back.
     pub fn new(shape: PoolShape) -> Self {
         Self::with_release_hook(shape, || {})
     }
 
-    /// As [`Pool::new`]; `on_release` runs after each lease that was given back, on the thread that dropped it, so
-    /// that whoever waits for room can try again. It must not block.
+    /// As [`Pool::new`]; `on_release` as in [`Pool::with_cache`].
     pub fn with_release_hook(shape: PoolShape, on_release: impl Fn() + Send + Sync + 'static) -> Self {
-        // Popped from the end: low indices go first.
-        let free = Free { pages: (0..shape.pages).rev().collect(), slots: (0..shape.slots).rev().collect() };
-        Self { shared: Arc::new(Shared { shape, free: Mutex::new(free), on_release: Box::new(on_release) }) }
+        Self::with_cache(shape, None, on_release)
+    }
+}
+
+impl<C> Pool<C> {
+    /// A pool in which everything is free; with a cache it keeps what leases publish until the room is needed.
+    /// `on_release` runs after something that was held was given back, on the thread that dropped it, so that whoever
+    /// waits for room can try again. It must not block.
+    pub fn with_cache(
+        shape: PoolShape,
+        cache: Option<CacheConfig>,
+        on_release: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        let state = State {
+            pages: Pages::new(shape.pages),
+            slots: (0..shape.slots).rev().collect(),
+            cache: cache.map(|config| Cache::new(config, shape.page_tokens)),
+        };
+        Self {
+            shared: Arc::new(Shared { shape, state: Mutex::new(state), on_release: Box::new(on_release) }),
+        }
     }
 
     /// The pool's shape.
@@ -93,153 +85,233 @@ impl Pool {
         self.shared.shape
     }
 
-    /// One slot, and pages for `tokens` tokens.
-    pub fn reserve(&self, tokens: u32) -> Result<Lease, NoRoom> {
-        let shape = self.shape();
-        let need = shape.pages_for(tokens);
-        let mut free = self.shared.lock();
-        if !free.fits(need, 1) {
-            return Err(free.no_room(shape, need, 1));
+    /// One slot, and pages for `tokens` tokens, none of them shared or ever published.
+    pub fn reserve(&self, tokens: u32) -> Result<Lease<C>, NoRoom> {
+        let need = self.shape().pages_for(tokens);
+        let (slot, pages) = self.shared.with(|state| state.take(self.shape(), need, 1))?;
+        Ok(Lease::new(&self.shared, slot, pages, 0, None))
+    }
+
+    /// One slot, and pages for `tokens` tokens of a sequence that begins with the prompt of `chain`. As much of the
+    /// prompt as is cached is shared, up to the longest boundary that has a checkpoint and every page before it.
+    pub fn admit(&self, chain: &Chain, tokens: Tokens) -> Result<Admitted<C>, PoolError> {
+        if tokens < chain.tokens() {
+            return Err(PoolError::ShortLease { lease: tokens, prompt: chain.tokens() });
         }
-        let Some(slot) = free.slots.pop() else { return Err(free.no_room(shape, need, 1)) };
-        let pages = free.take_pages(need);
-        Ok(Lease { shared: Arc::clone(&self.shared), slot: SlotId(slot), pages })
+        self.shared.with(|state| {
+            let found = match &state.cache {
+                Some(cache) if cache.config().unit != chain.unit() => {
+                    let cache = cache.config().unit;
+                    return Err(PoolError::OtherUnit { chain: chain.unit(), cache });
+                }
+                Some(cache) => cache.find(chain),
+                None => None,
+            };
+            // What a hit pins can be what a prompt as large as the pool needs: cold, it fits.
+            let warm = found.and_then(|found| self.resume(state, chain, tokens, found));
+            let (lease, hit) = match warm {
+                Some((lease, hit)) => (lease, Some(hit)),
+                None => {
+                    let need = self.shape().pages_for(tokens.0);
+                    let (slot, pages) = state.take(self.shape(), need, 1)?;
+                    let prompt = Prompt { chain: chain.clone(), anchor: None };
+                    (Lease::new(&self.shared, slot, pages, 0, Some(prompt)), None)
+                }
+            };
+            let resume = hit.as_ref().map_or(Units(0), |hit| chain.unit().whole(hit.resume_at));
+            let marks = state.cache.as_mut().map(|cache| cache.marks(chain, resume)).unwrap_or_default();
+            Ok(Admitted { lease, hit, marks })
+        })
     }
 
-    /// Pages under a lease.
+    /// A lease that begins with what is cached up to `found`; none where that leaves too little room for the rest.
+    fn resume(
+        &self,
+        state: &mut State<C>,
+        chain: &Chain,
+        tokens: Tokens,
+        found: Found,
+    ) -> Option<(Lease<C>, Hit<C>)> {
+        let shape = self.shape();
+        let cache = state.cache.as_mut()?;
+        let kept = cache.checkpoint(found)?;
+        let (mut leased, open) = cache.pages(found);
+        let shared = leased.len();
+        let need = shape.pages_for(tokens.0).saturating_sub(cache.full_pages(found.at));
+        // Before anything is evicted for the rest.
+        cache.pin(&mut state.pages, found.hash);
+        state.pages.hold(&leased);
+        state.pages.hold(open.as_slice());
+        let taken = state.take(shape, need, 1);
+        let cache = state.cache.as_mut()?;
+        let Ok((slot, own)) = taken else {
+            state.pages.release(open.as_slice());
+            state.pages.release(&leased);
+            cache.unpin(&mut state.pages, found.hash);
+            return None;
+        };
+        cache.load(&mut state.pages, found);
+        let resume_at = chain.unit().position(found.at);
+        let copy = open.zip(own.first().copied()).map(|(from, to)| {
+            state.pages.hold(&[to]);
+            PageCopy::new(&self.shared, from, to)
+        });
+        leased.extend(own);
+        let prompt = Prompt { chain: chain.clone(), anchor: Some(found) };
+        let lease = Lease::new(&self.shared, slot, leased, shared, Some(prompt));
+        let checkpoint = CheckpointPin::new(&self.shared, found.hash, resume_at, kept);
+        Some((lease, Hit { resume_at, checkpoint, copy }))
+    }
+
+    /// How many of everything are in use, at one moment.
+    pub fn usage(&self) -> Usage {
+        self.shared.with(|state| {
+            let (pages, slots) = (state.pages.counts(), state.free_slots());
+            let cache = state.cache.as_ref().map(Cache::counts).unwrap_or_default();
+            Usage {
+                held_pages: pages.held,
+                held_slots: self.shape().slots - slots,
+                held_checkpoints: cache.held,
+                cached_pages: pages.cached,
+                cached_checkpoints: cache.checkpoints,
+                cached_bytes: cache.bytes,
+                free_pages: state.pages.free(),
+            }
+        })
+    }
+
+    /// Pages that live requests hold.
     pub fn held_pages(&self) -> u32 {
-        self.shared.shape.pages - self.free_pages()
+        self.shared.with(|state| state.pages.counts().held)
     }
 
-    /// Slots under a lease.
+    /// Slots that live requests hold.
     pub fn held_slots(&self) -> u32 {
         self.shared.shape.slots - self.free_slots()
     }
 
-    /// Pages under no lease.
+    /// Checkpoints that live requests are loading.
+    pub fn held_checkpoints(&self) -> u32 {
+        self.usage().held_checkpoints
+    }
+
+    /// Pages that a reservation can get: those that nothing refers to, and cached ones that nobody uses.
     pub fn free_pages(&self) -> u32 {
-        self.shared.lock().free_pages()
+        self.shared.with(|state| state.pages.obtainable())
     }
 
     /// Slots under no lease.
     pub fn free_slots(&self) -> u32 {
-        self.shared.lock().free_slots()
+        self.shared.with(|state| state.free_slots())
+    }
+
+    /// Drops everything cached that nobody uses, as when the arrays or the weights are made anew.
+    pub fn clear(&self) {
+        self.shared.with(|state| {
+            if let Some(cache) = &mut state.cache {
+                cache.clear(&mut state.pages);
+            }
+        });
+    }
+
+    /// What changed since the last call, in order; or that it is too much, and [`Pool::snapshot`] says what there is.
+    pub fn drain_events(&self) -> Result<Vec<Event>, Missed> {
+        self.shared.with(|state| state.cache.as_mut().map_or(Ok(Vec::new()), |cache| cache.events.drain()))
+    }
+
+    /// Everything that can be resumed at, ascending; events begin anew after it.
+    pub fn snapshot(&self) -> Vec<Event> {
+        self.shared.with(|state| state.cache.as_mut().map(Cache::snapshot).unwrap_or_default())
     }
 }
 
-/// One sequence's pages and slot. Whoever holds it may write them; dropping it gives them back.
-pub struct Lease {
-    shared: Arc<Shared>,
-    slot: SlotId,
-    /// In the order of the positions: page i holds positions [i * page_tokens, (i + 1) * page_tokens).
-    pages: Vec<PageId>,
-}
-
-impl Lease {
-    /// The slot.
-    pub fn slot(&self) -> SlotId {
-        self.slot
-    }
-
-    /// The pages; page i holds positions [i * page_tokens, (i + 1) * page_tokens).
-    pub fn pages(&self) -> &[PageId] {
-        &self.pages
-    }
-
-    /// Tokens whose latents fit.
-    pub fn capacity(&self) -> u32 {
-        u32::try_from(self.pages.len()).unwrap_or(u32::MAX).saturating_mul(self.shared.shape.page_tokens)
-    }
-
-    /// Adds pages until `tokens` tokens fit; the slot and the pages already held stay as they are, also when there is
-    /// no room.
-    pub fn grow(&mut self, tokens: u32) -> Result<(), NoRoom> {
-        let shape = self.shared.shape;
-        let held = u32::try_from(self.pages.len()).unwrap_or(u32::MAX);
-        let need = shape.pages_for(tokens).saturating_sub(held);
-        let mut free = self.shared.lock();
-        if !free.fits(need, 0) {
-            return Err(free.no_room(shape, need, 0));
-        }
-        let mut added = free.take_pages(need);
-        self.pages.append(&mut added);
-        Ok(())
-    }
-
-    /// Writes a page table row: the leased pages, then the trash page in every place that is left.
-    pub fn write_row(&self, row: &mut [i32]) {
-        let trash = self.shared.shape.trash_page();
-        for (index, place) in row.iter_mut().enumerate() {
-            let page = self.pages.get(index).copied().unwrap_or(trash);
-            *place = i32::try_from(page.0).unwrap_or(i32::MAX);
-        }
+impl<C> Clone for Pool<C> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let mut free = self.shared.lock();
-        free.slots.push(self.slot.0);
-        free.pages.extend(self.pages.iter().rev().map(|page| page.0));
-        drop(free);
-        (self.shared.on_release)();
-    }
-}
-
-impl fmt::Debug for Lease {
+impl<C> fmt::Debug for Pool<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease").field("slot", &self.slot).field("pages", &self.pages).finish()
+        f.debug_struct("Pool").field("shape", &self.shared.shape).finish_non_exhaustive()
     }
 }
 
-struct Shared {
-    shape: PoolShape,
-    free: Mutex<Free>,
+pub(crate) struct Shared<C> {
+    pub(crate) shape: PoolShape,
+    state: Mutex<State<C>>,
     on_release: Box<dyn Fn() + Send + Sync>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Free> {
-        // No code that can panic runs under the lock, so a poisoned list is still a true one.
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+impl<C> Shared<C> {
+    /// Runs `f` under the lock; checkpoints that it dropped are freed after it.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State<C>) -> R) -> R {
+        let mut state = self.lock();
+        let result = f(&mut state);
+        let grave = state.cache.as_mut().map(Cache::take_grave);
+        drop(state);
+        drop(grave);
+        result
+    }
+
+    /// As [`Shared::with`], for what was held and is given back.
+    pub(crate) fn give_back(&self, f: impl FnOnce(&mut State<C>)) {
+        self.with(f);
+        (self.on_release)();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<C>> {
+        // No code that can panic runs under the lock, so a poisoned state is still a true one.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("shape", &self.shape).finish_non_exhaustive()
-    }
+pub(crate) struct State<C> {
+    pub(crate) pages: Pages,
+    pub(crate) slots: Vec<u32>,
+    pub(crate) cache: Option<Cache<C>>,
 }
 
-struct Free {
-    pages: Vec<u32>,
-    slots: Vec<u32>,
-}
-
-impl Free {
-    fn free_pages(&self) -> u32 {
-        u32::try_from(self.pages.len()).unwrap_or(u32::MAX)
-    }
-
+impl<C> State<C> {
     fn free_slots(&self) -> u32 {
         u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
     }
 
-    fn fits(&self, pages: u32, slots: u32) -> bool {
-        pages <= self.free_pages() && slots <= self.free_slots()
+    /// `pages` free pages and a slot, evicting what is cached as far as that helps.
+    fn take(&mut self, shape: PoolShape, pages: u32, slots: u32) -> Result<(SlotId, Vec<PageId>), NoRoom> {
+        if self.free_slots() < slots {
+            return Err(self.no_room(shape, pages, slots));
+        }
+        let taken = self.take_pages(shape, pages, slots)?;
+        match self.slots.pop() {
+            Some(slot) => Ok((SlotId(slot), taken)),
+            None => {
+                self.pages.release(&taken);
+                Err(self.no_room(shape, pages, slots))
+            }
+        }
     }
 
-    /// Only after `fits` said yes.
-    fn take_pages(&mut self, need: u32) -> Vec<PageId> {
-        let keep = self.pages.len().saturating_sub(need as usize);
-        self.pages.split_off(keep).into_iter().rev().map(PageId).collect()
+    pub(crate) fn take_pages(
+        &mut self,
+        shape: PoolShape,
+        pages: u32,
+        slots: u32,
+    ) -> Result<Vec<PageId>, NoRoom> {
+        if self.pages.obtainable() < pages {
+            return Err(self.no_room(shape, pages, slots));
+        }
+        if let Some(cache) = &mut self.cache {
+            cache.free_pages(&mut self.pages, pages);
+        }
+        Ok(self.pages.take(pages))
     }
 
     fn no_room(&self, shape: PoolShape, need_pages: u32, need_slots: u32) -> NoRoom {
         NoRoom {
             need_pages,
             need_slots,
-            free_pages: self.free_pages(),
+            free_pages: self.pages.obtainable(),
             free_slots: self.free_slots(),
             pages: shape.pages,
             slots: shape.slots,
