@@ -107,10 +107,10 @@ impl DecodeWorker {
         // state comes in for as long as anybody may wait for it: longer than calls are taken
         let stop = CancellationToken::new();
         let mut transfers = tokio::spawn(kvxfer::serve(data, receiver, Arc::new(book.clone()), stop.clone()));
-        let load = host.watch_load(Role::Decode);
+        let (load, cache) = host.watch(Role::Decode);
         let names = ["tandem.v1.Decode", model.as_str()];
         let served = tokio::select! {
-            served = at.run(&flags.worker, record, load, &names, services) => served,
+            served = at.run(&flags.worker, record, load, cache, &names, services) => served,
             () = book.keep_time() => Ok(()),
         };
         stop.cancel();

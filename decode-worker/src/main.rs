@@ -20,7 +20,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let loading = {
         let (flags, meters) = (flags.clone(), at.meters.clone());
         tokio::task::spawn_blocking(move || {
-            Host::load(&flags.worker, engine::Role::Decode, None, flags.batches.clone(), &meters)
+            Host::load(&flags.worker, engine::Role::Decode, None, flags.batches.clone(), None, &meters)
         })
     };
     let host = tokio::select! {

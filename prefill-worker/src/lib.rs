@@ -18,7 +18,7 @@ use proto::v1::prefill_server::PrefillServer;
 use proto::{DESCRIPTORS, MESSAGE_LIMIT};
 use worker::Serving;
 
-pub use flags::Flags;
+pub use flags::{CheckpointFormat, Flags};
 
 use service::{Facts, Service};
 
@@ -67,8 +67,8 @@ impl PrefillWorker {
             .max_decoding_message_size(MESSAGE_LIMIT)
             .max_encoding_message_size(MESSAGE_LIMIT);
         let services = (health, routes.add_service(server));
-        let load = host.watch_load(Role::Prefill);
+        let (load, cache) = host.watch(Role::Prefill);
         let names = ["tandem.v1.Prefill", host.fingerprint().model.as_str()];
-        at.run(&flags.worker, record, load, &names, services).await
+        at.run(&flags.worker, record, load, cache, &names, services).await
     }
 }

@@ -19,7 +19,8 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let loading = {
         let (flags, meters) = (flags.clone(), at.meters.clone());
         tokio::task::spawn_blocking(move || {
-            Host::load(&flags.worker, engine::Role::Prefill, flags.chunks.clone(), None, &meters)
+            let (chunks, prefix) = (flags.chunks.clone(), flags.prefix_cache());
+            Host::load(&flags.worker, engine::Role::Prefill, chunks, None, prefix, &meters)
         })
     };
     let host = tokio::select! {

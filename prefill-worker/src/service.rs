@@ -60,8 +60,10 @@ impl Service {
         prompt_ids.sort_unstable();
         prompt_ids.dedup();
         let (seed, wants_logprobs) = (sampling.seed, sampling.logprobs.is_some());
+        let namespace = proto::namespace::of(&message.tenant, &message.cache_salt, &self.facts.fingerprint);
         let stream = self.engine.prefill(PrefillJob {
             request_id: message.request_id,
+            namespace,
             prompt: message.prompt_ids,
             sampling,
             priority: message.priority,

@@ -1,8 +1,10 @@
 //! The `tandem.v1` contracts, and the one place where raw messages become checked values.
 //!
 //! Every process speaks through this room. [`v1`] is generated from `proto/tandem/v1`; [`sampling`] carries what a
-//! client asks for, and [`status`] is how every error of every service becomes a gRPC status, and is read back.
+//! client asks for, [`status`] is how every error of every service becomes a gRPC status, and is read back, and
+//! [`namespace`] says whose prompts share cached state.
 
+pub mod namespace;
 pub mod sampling;
 pub mod status;
 

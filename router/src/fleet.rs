@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tonic::transport::Channel;
 
 use crate::admission::Admitted;
+use crate::caches::Caches;
 use crate::channels::Channels;
 use crate::dispatch::Stranded;
 use crate::error::Error;
@@ -22,6 +23,7 @@ pub(crate) struct Fleet {
     view: watch::Receiver<View>,
     books: Books,
     channels: Channels,
+    caches: Caches,
 }
 
 /// A request with a prefill worker and a decode worker, whose load is booked until this is dropped.
@@ -53,7 +55,7 @@ struct Booking {
 
 impl Fleet {
     pub(crate) fn new(model: String, view: watch::Receiver<View>, channels: Channels) -> Self {
-        Self { model, view, books: Books::default(), channels }
+        Self { model, view, books: Books::default(), channels, caches: Caches::default() }
     }
 
     /// Chooses a pair and books the request on it.
@@ -78,7 +80,7 @@ impl Fleet {
     /// Whether a request could be placed now.
     pub(crate) fn serves(&self) -> bool {
         let view = self.view.borrow().clone();
-        placement::serves(&self.model, &self.candidates(&view))
+        placement::serves(&self.model, &self.candidates(&view, |_| 0))
     }
 
     /// Waits until members or their loads change, and forgets those that are gone. False: nothing will change again.
@@ -87,6 +89,8 @@ impl Fleet {
         let view = self.view.borrow_and_update().clone();
         self.channels
             .keep(|incarnation| view.members().any(|member| member.record.incarnation == incarnation));
+        let records = view.members().map(|member| &member.record);
+        self.caches.follow(records, |record| self.channels.to(record).ok());
         changed
     }
 
@@ -101,7 +105,10 @@ impl Fleet {
             prompt_tokens: request.prompt_tokens(),
             total_tokens: request.prompt_tokens() + request.max_tokens,
         };
-        let pair = placement::choose(&self.model, need, &self.candidates(view), &admitted.tries.avoid)?;
+        let mut lookup = self.caches.of(request);
+        let candidates = self.candidates(view, |record| lookup.cached(record));
+        let pair = placement::choose(&self.model, need, &candidates, &admitted.tries.avoid)?;
+        let uncached = need.prompt_tokens.saturating_sub(candidates[pair.prefill].cached);
         let record = |index| {
             let member = view.members().nth(index);
             member
@@ -111,7 +118,7 @@ impl Fleet {
         let (prefill, decode) = (record(pair.prefill)?, record(pair.decode)?);
         let pages =
             decode.capacity.as_ref().map_or(0, |capacity| placement::pages(need.total_tokens, capacity));
-        let prompt = Booked { prompt_tokens: u64::from(need.prompt_tokens), ..Booked::default() };
+        let prompt = Booked { prompt_tokens: u64::from(uncached), ..Booked::default() };
         let room = Booked { slots: 1, pages, ..Booked::default() };
         Ok((self.seat(prefill, prompt)?, self.seat(decode, room)?))
     }
@@ -122,14 +129,19 @@ impl Fleet {
         Ok(Seat { record, channel, booking })
     }
 
-    fn candidates<'a>(&self, view: &'a View) -> Vec<Candidate<'a>> {
-        let books = self.books.lock();
+    fn candidates<'a>(
+        &self,
+        view: &'a View,
+        mut cached: impl FnMut(&WorkerRecord) -> u32,
+    ) -> Vec<Candidate<'a>> {
+        let books = self.books.lock().clone();
         let booked = |incarnation: &Bytes| books.get(incarnation).copied().unwrap_or_default();
         view.members()
             .map(|member| Candidate {
                 record: &member.record,
                 load: &member.load,
                 booked: booked(&member.record.incarnation),
+                cached: cached(&member.record),
             })
             .collect()
     }

@@ -4,6 +4,7 @@
 //! journey, each made from the one before: `Asked`, `Request`, `Admitted`, `Placed`, `Decoding`, [`TokenStream`].
 
 mod admission;
+mod caches;
 mod channels;
 mod dispatch;
 mod error;

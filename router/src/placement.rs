@@ -40,6 +40,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) record: &'a WorkerRecord,
     pub(crate) load: &'a Load,
     pub(crate) booked: Booked,
+    /// Tokens of the prompt whose state a prefill worker has already.
+    pub(crate) cached: u32,
 }
 
 /// Workers that failed this request, by incarnation.

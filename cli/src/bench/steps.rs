@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use engine::{
-    Engine, EngineConfig, EngineHandle, GenerateEvent, GenerateJob, Limits, Metrics, PrefillEvent,
+    Engine, EngineConfig, EngineHandle, GenerateEvent, GenerateJob, Limits, Metrics, Namespace, PrefillEvent,
     PrefillJob, Role, default_ladder, drafts_of,
 };
 use futures::future::try_join_all;
@@ -58,6 +58,7 @@ pub(super) async fn run(folder: &Path, numerics: &Numerics) -> anyhow::Result<St
         cache_dir: Some(PathBuf::from(".tools/cache")),
         poison: false,
         limits: Limits::default(),
+        prefix: None,
     };
     let engine = Engine::start(config, Meters::new().register(Metrics::register), |_| {})?;
     let handle = engine.handle();
@@ -93,6 +94,7 @@ async fn decode_step(
         let mut stream = handle.generate(GenerateJob {
             request_id: format!("row-{row}"),
             prompt: prompt(row as usize, CONTEXT, vocabulary),
+            namespace: Namespace::of(b"", b""),
             sampling: greedy(u32::try_from(WARM + TIMED)? * (1 + drafts), vocabulary)?,
             end_tokens: Vec::new(),
             priority: 0,
@@ -121,6 +123,7 @@ async fn prefill(handle: &EngineHandle, prompt: Vec<u32>) -> anyhow::Result<Dura
         request_id: "prompt".to_owned(),
         sampling: greedy(1, u32::MAX)?,
         prompt,
+        namespace: Namespace::of(b"", b""),
         priority: 0,
         deadline: None,
     })?;

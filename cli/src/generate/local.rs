@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context;
 use engine::{
     DraftCounts, EndReason, Engine, EngineConfig, GenerateEvent, GenerateJob, GenerateStream, Limits,
-    Metrics, Role, default_ladder, drafts_of,
+    Metrics, Namespace, Role, default_ladder, drafts_of,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use proto::v1::{Timing, Usage};
@@ -53,6 +53,7 @@ impl Local {
             cache_dir: Some(PathBuf::from(".tools/cache")),
             poison: false,
             limits: Limits::default(),
+            prefix: None,
         };
         let metrics = Meters::new().register(Metrics::register);
         let engine = Engine::start(config, metrics, |progress| {
@@ -77,6 +78,7 @@ impl Local {
         let stream = self.engine.handle().generate(GenerateJob {
             request_id: "local".to_owned(),
             prompt,
+            namespace: Namespace::of(b"", b""),
             sampling: request.asked().checked(self.tokenizer.vocabulary_size(), rand::random())?,
             end_tokens: self.end_tokens.clone(),
             priority: 0,

@@ -1,21 +1,21 @@
 use std::sync::mpsc;
 use std::sync::{Arc, Weak};
 
+use prefix::Chain;
 use scheduler::SequenceId;
-use statepool::Lease;
 use tokio::sync::oneshot;
 
 use crate::decode::{DecodeEvent, DecodeJob};
 use crate::outlet::Outlet;
 use crate::prefill::{PrefillEvent, PrefillJob};
-use crate::{Error, SlotState};
+use crate::{Error, Lease, SlotState};
 
 /// What handles ask of the device thread. Commands that touch a sequence's state carry its lease, so that its pages can not
 /// pass to another before the command is done.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Queue a prompt.
-    Prefill { sequence: SequenceId, job: PrefillJob, outlet: Outlet<PrefillEvent> },
+    Prefill(Box<StartPrefill>),
     /// Write latents and index keys to the lease's pages.
     ImportLatents { lease: Arc<Lease>, piece: Piece, reply: Imported },
     /// Write the fixed-size state after `tokens` tokens to the lease's slot.
@@ -48,6 +48,15 @@ pub(crate) type Imported = oneshot::Sender<Result<Epoch, Error>>;
 /// Counts how often the state arrays were made anew; what was imported before is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Epoch(pub(crate) u64);
+
+#[derive(Debug)]
+pub(crate) struct StartPrefill {
+    pub(crate) sequence: SequenceId,
+    pub(crate) job: PrefillJob,
+    /// Of its tokens, where there is a prefix cache.
+    pub(crate) chain: Option<Chain>,
+    pub(crate) outlet: Outlet<PrefillEvent>,
+}
 
 #[derive(Debug)]
 pub(crate) struct StartDecode {

@@ -1,10 +1,13 @@
 use std::path::PathBuf;
+use std::time::Duration;
 
 use model::ModelConfig;
+use prefix::HashUnit;
 use programs::ShapeLadder;
 use programs::weights::Float;
+use statepool::{Bytes, CacheConfig, Marks};
 
-use crate::Error;
+use crate::{CheckpointFormat, Error, Facts};
 
 /// What an engine runs. Threads are the plugin's: it reads `PJRT_NPROC` when the process makes its client.
 #[derive(Clone, Debug)]
@@ -31,6 +34,36 @@ pub struct EngineConfig {
     pub poison: bool,
     /// Bounds on queues.
     pub limits: Limits,
+    /// What is kept of prompts for those to come; none: nothing.
+    pub prefix: Option<PrefixCache>,
+}
+
+/// What is kept of prompts, so that those that begin alike need not compute it again.
+#[derive(Clone, Copy, Debug)]
+pub struct PrefixCache {
+    /// Prompts can be resumed at multiples of this.
+    pub unit: HashUnit,
+    /// What all recurrent checkpoints together may take on the host.
+    pub checkpoint_bytes: u64,
+    /// How they are held.
+    pub format: CheckpointFormat,
+    /// Where prompts leave them.
+    pub marks: Marks,
+}
+
+impl PrefixCache {
+    /// Units of so many tokens, and checkpoints of so many bytes together; the rest as it is best.
+    pub fn new(unit: HashUnit, checkpoint_bytes: u64) -> Self {
+        Self { unit, checkpoint_bytes, format: CheckpointFormat::default(), marks: Marks::default() }
+    }
+
+    pub(crate) fn config(&self, facts: &Facts) -> CacheConfig {
+        CacheConfig {
+            rewrites_last_line: facts.state.hidden.is_some(),
+            marks: self.marks,
+            ..CacheConfig::new(self.unit, Bytes(self.checkpoint_bytes))
+        }
+    }
 }
 
 /// Which phases an engine has programs for.
@@ -65,13 +98,21 @@ pub struct Limits {
     pub prompts_in_turn: usize,
     /// Computed chunks of one prompt that may be unread before it is held up.
     pub unread_chunks: usize,
+    /// How long a prompt that waits for room lets others pass.
+    pub patience: Duration,
     /// Events of one answer that may be unread before it ends as too slow.
     pub unread_tokens: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { waiting_prompts: 4096, prompts_in_turn: 4, unread_chunks: 4, unread_tokens: 1024 }
+        Self {
+            waiting_prompts: 4096,
+            prompts_in_turn: 4,
+            unread_chunks: 4,
+            patience: Duration::from_secs(2),
+            unread_tokens: 1024,
+        }
     }
 }
 

@@ -3,7 +3,9 @@ use std::ops::Range;
 use model::StateShape;
 use programs::ShapeLadder;
 use programs::sampling::{MAX_LOGPROBS, REALS, SampleRow, WORDS};
-use statepool::{Lease, PoolShape, SlotId};
+use statepool::{PageId, PoolShape, SlotId};
+
+use crate::Lease;
 
 /// What a device does for the step loop, which alone calls it, from one thread.
 ///
@@ -38,11 +40,30 @@ pub trait Device {
     /// Writes a slot's state after `tokens` tokens.
     fn import_state(&mut self, slot: SlotId, tokens: u32, state: &SlotState) -> Result<(), DeviceFault>;
 
-    /// Reads a slot's state, which is that after `tokens` tokens of a prompt.
+    /// Reads a slot's state, which is that after `tokens` tokens of a prompt. What it gives is there: the device has done all
+    /// that was asked of it before.
     fn export_state(&mut self, slot: SlotId, tokens: u32) -> Result<SlotState, DeviceFault>;
 
-    /// Fills a new lease's pages and slot with NaN, what its draws read excepted. Asked where [`Facts::poison`] says so.
-    fn poison(&mut self, lease: &Lease) -> Result<(), DeviceFault>;
+    /// Reads what `tokens` tokens from position `first` on keep in the lease's pages: latents and index keys, as
+    /// [`Device::import_latents`] takes them.
+    fn export_latents(
+        &mut self,
+        lease: &Lease,
+        first: u32,
+        tokens: u32,
+    ) -> Result<(Vec<f32>, Vec<f32>), DeviceFault>;
+
+    /// Copies a page, so that a sequence can write to what it shares.
+    fn copy_page(&mut self, from: PageId, to: PageId) -> Result<(), DeviceFault>;
+
+    /// Lets a prompt go on from a checkpoint: writes the slot's state after `tokens` tokens, and the draft layer's line of the
+    /// last of them, which takes the token after it, `next`. The lease's pages hold the rest.
+    fn resume(&mut self, lease: &Lease, tokens: u32, next: u32, state: &SlotState)
+    -> Result<(), DeviceFault>;
+
+    /// Fills pages and a slot that nobody had before with NaN, what draws read excepted. Asked where [`Facts::poison`] says
+    /// so.
+    fn poison(&mut self, pages: &[PageId], slot: SlotId) -> Result<(), DeviceFault>;
 }
 
 /// What a device runs, and in which shapes.

@@ -1,4 +1,4 @@
-use statepool::NoRoom;
+use statepool::{NoRoom, PoolError};
 
 /// Why the engine did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -6,6 +6,9 @@ pub enum Error {
     /// The pool has no room for the sequence.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
+    /// The pool was asked for what can not be: a mistake of this engine that ends one request.
+    #[error("pool: {0}")]
+    Pool(PoolError),
     /// As many prompts wait already as may wait.
     #[error("{waiting} prompts wait, no more are taken")]
     QueueFull {
@@ -152,7 +155,11 @@ impl Error {
             | Self::Incomplete { .. }
             | Self::WrongRole { .. }
             | Self::SlowReader { .. } => Fault::Caller,
-            Self::NotFinite { .. } | Self::StateLost | Self::Device { .. } | Self::Stopped => Fault::Engine,
+            Self::Pool(_)
+            | Self::NotFinite { .. }
+            | Self::StateLost
+            | Self::Device { .. }
+            | Self::Stopped => Fault::Engine,
             Self::Model(_) | Self::Checkpoint(_) | Self::Programs(_) | Self::Plugin(_) | Self::Thread(_) => {
                 Fault::Operator
             }
@@ -164,9 +171,11 @@ impl Error {
         match self {
             Self::NoRoom(no_room) if !no_room.may_pass() => Retry::Elsewhere,
             Self::NoRoom(_) | Self::QueueFull { .. } => Retry::Later,
-            Self::NotFinite { .. } | Self::StateLost | Self::Device { .. } | Self::Stopped => {
-                Retry::Elsewhere
-            }
+            Self::Pool(_)
+            | Self::NotFinite { .. }
+            | Self::StateLost
+            | Self::Device { .. }
+            | Self::Stopped => Retry::Elsewhere,
             Self::EmptyPrompt
             | Self::TooLong { .. }
             | Self::UnknownToken { .. }
@@ -181,6 +190,15 @@ impl Error {
             | Self::Programs(_)
             | Self::Plugin(_)
             | Self::Thread(_) => Retry::No,
+        }
+    }
+}
+
+impl From<PoolError> for Error {
+    fn from(error: PoolError) -> Self {
+        match error {
+            PoolError::NoRoom(no_room) => Self::NoRoom(no_room),
+            other => Self::Pool(other),
         }
     }
 }

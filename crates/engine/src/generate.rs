@@ -1,5 +1,6 @@
 use std::time::Instant;
 
+use prefix::Namespace;
 use programs::sampling::Sampling;
 
 use crate::command::Piece;
@@ -15,6 +16,8 @@ pub struct GenerateJob {
     pub request_id: String,
     /// At least one token, at most the context.
     pub prompt: Vec<u32>,
+    /// Whose prompts it may share state with.
+    pub namespace: Namespace,
     /// How tokens are drawn and how many.
     pub sampling: Sampling,
     /// The model's end tokens; ignored where the sampling says so.
@@ -81,6 +84,7 @@ impl GenerateStream {
         let stream = engine.prefill(PrefillJob {
             request_id: job.request_id.clone(),
             prompt: job.prompt.clone(),
+            namespace: job.namespace,
             sampling: job.sampling.clone(),
             priority: job.priority,
             deadline: job.deadline,
@@ -112,7 +116,7 @@ impl GenerateStream {
                             pieces.push(Piece { first: first_position, tokens, latents, keys });
                             continue;
                         }
-                        PrefillEvent::Done { first, state, timings } => {
+                        PrefillEvent::Done { first, state, timings, .. } => {
                             self.timings = timings;
                             (first, state)
                         }

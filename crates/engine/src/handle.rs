@@ -2,14 +2,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use prefix::{Chain, HashUnit};
 use scheduler::SequenceId;
-use statepool::{NoRoom, Pool};
+use statepool::{Event, Missed, NoRoom};
 use tokio::sync::{Mutex, Notify, watch};
 
-use crate::command::{Command, Commands};
+use crate::command::{Command, Commands, StartPrefill};
 use crate::outlet::outlet;
 use crate::{
-    Error, Facts, GenerateJob, GenerateStream, Limits, Load, PrefillJob, PrefillStream, Reservation, Role,
+    Error, Facts, GenerateJob, GenerateStream, Limits, Load, Pool, PrefillJob, PrefillStream, Reservation,
+    Role,
 };
 
 /// Reaches the device thread. A clone reaches the same one; when the engine stops every call says so.
@@ -25,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) facts: Facts,
     pub(crate) role: Role,
     pub(crate) limits: Limits,
+    /// Of the prefix cache's hashes, where there is one.
+    pub(crate) unit: Option<HashUnit>,
     pub(crate) load: watch::Receiver<Load>,
     /// Rings after each lease that was given back.
     pub(crate) freed: Arc<Notify>,
@@ -75,7 +79,9 @@ impl EngineHandle {
         shared.check_tokens("prompt", &job.prompt)?;
         // One more event than chunks: that it started.
         let (outlet, inlet) = outlet(shared.limits.unread_chunks + 1);
-        shared.commands.send(Command::Prefill { sequence: shared.next_sequence(), job, outlet })?;
+        let chain = shared.unit.map(|unit| Chain::of(&job.namespace, unit, &job.prompt));
+        let start = StartPrefill { sequence: shared.next_sequence(), job, chain, outlet };
+        shared.commands.send(Command::Prefill(Box::new(start)))?;
         Ok(PrefillStream::new(inlet, shared.commands.clone()))
     }
 
@@ -116,6 +122,22 @@ impl EngineHandle {
     /// Tells of every change of the load.
     pub fn watch_load(&self) -> watch::Receiver<Load> {
         self.shared.load.clone()
+    }
+
+    /// How far apart prompts can be resumed; none without a prefix cache.
+    pub fn hash_unit(&self) -> Option<HashUnit> {
+        self.shared.unit
+    }
+
+    /// What prompts can be resumed at and could not at the last call, and the other way round; or that it is too much, and
+    /// [`EngineHandle::cached`] says what there is. For one caller, after changes of the load.
+    pub fn cache_events(&self) -> Result<Vec<Event>, Missed> {
+        self.shared.pool.drain_events()
+    }
+
+    /// Everything that prompts can be resumed at; events begin anew after it.
+    pub fn cached(&self) -> Vec<Event> {
+        self.shared.pool.snapshot()
     }
 
     fn check_reservation(&self, tokens: u32) -> Result<(), Error> {

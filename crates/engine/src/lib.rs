@@ -8,6 +8,9 @@
 //! What hurts: pages and slots are leased before anything is computed and come back when their [`Reservation`] or stream
 //! is dropped, at the latest at the next step boundary. A stream whose reader is too slow never holds up the others: a
 //! prompt waits for its reader, and an answer whose queue is full ends with [`Error::SlowReader`].
+//!
+//! What a prompt leaves behind is kept ([`PrefixCache`]): pages stay where they are, the recurrent state goes to the host at
+//! chosen positions, each read back from the device before anyone may find it. A prompt that begins alike goes on from there.
 
 mod command;
 mod config;
@@ -19,6 +22,7 @@ mod error;
 pub mod fake;
 mod generate;
 mod handle;
+mod kept;
 mod load;
 mod metrics;
 mod outlet;
@@ -28,14 +32,23 @@ mod reservation;
 mod start;
 mod steps;
 
-pub use config::{EngineConfig, Limits, Role, default_ladder, drafts_of};
+pub use config::{EngineConfig, Limits, PrefixCache, Role, default_ladder, drafts_of};
 pub use decode::{DecodeEvent, DecodeJob, DecodeStream, DraftCounts, EndReason};
 pub use device::{Chunk, ChunkDone, Device, DeviceFault, Draws, Facts, Rows, SlotRows, SlotState};
 pub use error::{Error, Fault, Retry};
 pub use generate::{GenerateEvent, GenerateJob, GenerateStream};
 pub use handle::EngineHandle;
+pub use kept::{CheckpointFormat, Kept};
 pub use load::Load;
 pub use metrics::Metrics;
 pub use prefill::{PrefillEvent, PrefillJob, PrefillStream, PrefillTimings, SampledToken};
+pub use prefix::{HashUnit, Namespace};
 pub use reservation::{NotStarted, Reservation};
 pub use start::{Engine, Progress};
+pub use statepool::{Event as CacheEvent, Marks};
+
+/// Pages and a slot of one sequence.
+pub type Lease = statepool::Lease<Kept>;
+
+/// The owner of pages, slots and checkpoints.
+type Pool = statepool::Pool<Kept>;

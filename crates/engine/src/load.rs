@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use statepool::Pool;
+use crate::Pool;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use statepool::Pool;
+
+use crate::Pool;
 
 /// The engine's metrics, registered once; README.md lists them.
 #[derive(Clone, Debug)]
@@ -17,6 +18,7 @@ pub struct Metrics {
     pub(crate) decode_tokens: Counter,
     pub(crate) drafted_tokens: Counter,
     pub(crate) accepted_tokens: Counter,
+    pub(crate) prefix_hit_tokens: Counter,
     pub(crate) compilations_after_ready: Counter,
     pool: Arc<OnceLock<Pool>>,
 }
@@ -32,6 +34,7 @@ impl Metrics {
             decode_tokens: Counter::default(),
             drafted_tokens: Counter::default(),
             accepted_tokens: Counter::default(),
+            prefix_hit_tokens: Counter::default(),
             compilations_after_ready: Counter::default(),
             pool: Arc::default(),
         };
@@ -56,6 +59,11 @@ impl Metrics {
         let accepted = metrics.accepted_tokens.clone();
         registry.register("tandem_mtp_accepted_tokens", "Drafts that became tokens", accepted);
         registry.register(
+            "tandem_prefix_hit_tokens",
+            "Prompt tokens that were not computed, because their state was cached",
+            metrics.prefix_hit_tokens.clone(),
+        );
+        registry.register(
             "tandem_engine_compilations_after_ready",
             "Programs compiled after the engine was ready; 0 in health",
             metrics.compilations_after_ready.clone(),
@@ -79,12 +87,26 @@ struct PoolGauges {
 
 impl Collector for PoolGauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let (pages, slots) =
-            self.pool.get().map_or((0, 0), |pool| (pool.held_pages().into(), pool.held_slots().into()));
-        let gauges: [(&str, &str, i64); 3] = [
-            ("tandem_pool_pages_held", "Latent pages in use by live requests", pages),
-            ("tandem_pool_slots_held", "Recurrent slots in use by live requests", slots),
-            ("tandem_pool_checkpoints_held", "Recurrent checkpoints in use by live requests", 0),
+        let usage = self.pool.get().map(Pool::usage).unwrap_or_default();
+        let gauges: [(&str, &str, i64); 6] = [
+            ("tandem_pool_pages_held", "Latent pages in use by live requests", usage.held_pages.into()),
+            ("tandem_pool_slots_held", "Recurrent slots in use by live requests", usage.held_slots.into()),
+            (
+                "tandem_pool_checkpoints_held",
+                "Recurrent checkpoints that live requests are loading",
+                usage.held_checkpoints.into(),
+            ),
+            ("tandem_pool_pages_cached", "Latent pages kept for prompts to come", usage.cached_pages.into()),
+            (
+                "tandem_pool_checkpoints_cached",
+                "Recurrent checkpoints kept for prompts to come",
+                usage.cached_checkpoints.into(),
+            ),
+            (
+                "tandem_pool_checkpoints_cached_bytes",
+                "What they take on the host",
+                i64::try_from(usage.cached_bytes).unwrap_or(i64::MAX),
+            ),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(value);

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prefix::Namespace;
 use programs::sampling::Sampling;
 
 use crate::command::Commands;
@@ -14,6 +15,8 @@ pub struct PrefillJob {
     pub request_id: String,
     /// At least one token, at most the context.
     pub prompt: Vec<u32>,
+    /// Whose prompts it may share state with.
+    pub namespace: Namespace,
     /// How the first token is drawn.
     pub sampling: Sampling,
     /// Higher goes first.
@@ -27,7 +30,7 @@ pub struct PrefillJob {
 pub enum PrefillEvent {
     /// It has pages and a slot, and computing begins.
     Started,
-    /// A chunk is computed; its latents and keys never change again, but for the draft layer's at the prompt's end: there it
+    /// A chunk is computed, or was cached; its latents and keys never change again, but for the draft layer's at the prompt's end: there it
     /// is a token behind, and the first decode step writes its last latent and completes its last key.
     Chunk {
         /// Position of the chunk's first token.
@@ -43,7 +46,7 @@ pub enum PrefillEvent {
         first_pool: u32,
         /// How many pools.
         pools: u32,
-        /// Tokens of the prompt that are computed.
+        /// Tokens of the prompt whose latents were told of.
         done: u32,
         /// Tokens of the prompt.
         total: u32,
@@ -54,6 +57,8 @@ pub enum PrefillEvent {
         first: SampledToken,
         /// The state after the whole prompt.
         state: SlotState,
+        /// Tokens of the prompt that were not computed, as their state was cached.
+        cached: u32,
         /// Where the time went.
         timings: PrefillTimings,
     },

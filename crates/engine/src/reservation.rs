@@ -1,13 +1,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use statepool::Lease;
 use tokio::sync::oneshot;
 
 use crate::command::{Command, Epoch, Piece, StartDecode};
 use crate::coverage::Coverage;
 use crate::handle::Shared;
 use crate::outlet::outlet;
-use crate::{DecodeJob, DecodeStream, Error, SlotState};
+use crate::{DecodeJob, DecodeStream, Error, Lease, SlotState};
 
 /// Room for one sequence, to be filled with its state and then started. Dropping it gives the room back.
 #[derive(Debug)]

@@ -2,7 +2,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use statepool::Pool;
 use tokio::sync::{Mutex, Notify, watch};
 
 use crate::command::{Command, Commands};
@@ -10,7 +9,7 @@ use crate::handle::Shared;
 use crate::load::Load;
 use crate::plugin::PluginDevice;
 use crate::steps::StepLoop;
-use crate::{Device, EngineConfig, EngineHandle, Error, Limits, Metrics, Role};
+use crate::{Device, EngineConfig, EngineHandle, Error, Limits, Metrics, Pool, PrefixCache, Role};
 
 /// How far the start has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,14 +39,15 @@ impl Engine {
         progress: impl Fn(Progress) + Send + Sync,
     ) -> Result<Self, Error> {
         let device = PluginDevice::open(&config, metrics.compilations_after_ready.clone(), &progress)?;
-        Self::over(device, config.role, config.limits, metrics)
+        Self::over(device, config.role, config.limits, config.prefix, metrics)
     }
 
-    /// Starts the device thread over a device that is ready.
+    /// Starts the device thread over a device that is ready. `prefix`: what is kept of prompts, if anything is.
     pub fn over(
         device: impl Device + Send + 'static,
         role: Role,
         limits: Limits,
+        prefix: Option<PrefixCache>,
         metrics: Metrics,
     ) -> Result<Self, Error> {
         let (sender, commands) = mpsc::channel();
@@ -56,14 +56,16 @@ impl Engine {
         let facts = device.facts().clone();
         let pool = {
             let (sender, freed) = (sender.clone(), Arc::clone(&freed));
-            Pool::with_release_hook(facts.pool(), move || {
+            let cache = prefix.map(|prefix| prefix.config(&facts));
+            Pool::with_cache(facts.pool(), cache, move || {
                 freed.notify_waiters();
                 sender.wake();
             })
         };
         metrics.watch(&pool);
         let (load_sender, load) = watch::channel(Load::idle(&pool));
-        let steps = StepLoop::new(device, pool.clone(), commands, limits, metrics, load_sender);
+        let keep = prefix.map(|prefix| prefix.format).unwrap_or_default();
+        let steps = StepLoop::new(device, pool.clone(), commands, (limits, keep), metrics, load_sender);
         let thread = std::thread::Builder::new().name("device".to_owned()).spawn(move || steps.run())?;
         let shared = Shared {
             commands: sender,
@@ -71,6 +73,7 @@ impl Engine {
             facts,
             role,
             limits,
+            unit: prefix.map(|prefix| prefix.unit),
             load,
             freed,
             line: Mutex::new(()),

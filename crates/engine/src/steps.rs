@@ -2,12 +2,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Instant;
 
-use statepool::{Lease, Pool};
 use tokio::sync::{oneshot, watch};
 
 use crate::command::{Command, Epoch, Piece};
 use crate::load::{Load, Rate};
-use crate::{Device, DeviceFault, Error, Limits, Metrics};
+use crate::{CheckpointFormat, Device, DeviceFault, Error, Lease, Limits, Metrics, Pool};
 
 mod answers;
 mod drawn;
@@ -15,7 +14,7 @@ mod prompts;
 mod rows;
 
 use answers::Answers;
-use prompts::Prompts;
+use prompts::{Prompts, Ran};
 
 #[cfg(test)]
 mod tests;
@@ -52,11 +51,11 @@ impl<D: Device> StepLoop<D> {
         device: D,
         pool: Pool,
         commands: Receiver<Command>,
-        limits: Limits,
+        (limits, keep): (Limits, CheckpointFormat),
         metrics: Metrics,
         load: watch::Sender<Load>,
     ) -> Self {
-        let prompts = Prompts::new(device.facts(), limits);
+        let prompts = Prompts::new(device.facts(), limits, keep, pool.clone());
         let answers = Answers::new(&device.facts().ladder, limits);
         Self {
             device,
@@ -126,7 +125,7 @@ impl<D: Device> StepLoop<D> {
 
     fn obey(&mut self, command: Command) -> Go {
         match command {
-            Command::Prefill { sequence, job, outlet } => self.prompts.queue(sequence, job, outlet),
+            Command::Prefill(start) => self.prompts.queue(*start),
             Command::ImportLatents { lease, piece, reply } => {
                 let Piece { first, tokens, latents, keys } = piece;
                 let done = self.device.import_latents(&lease, first, tokens, &latents, &keys);
@@ -137,7 +136,9 @@ impl<D: Device> StepLoop<D> {
                 self.imported(lease, reply, done);
             }
             Command::Poison { lease } => {
-                let done = lease.upgrade().map_or(Ok(()), |lease| self.device.poison(&lease));
+                let done = lease
+                    .upgrade()
+                    .map_or(Ok(()), |lease| self.device.poison(lease.own_pages(), lease.slot()));
                 self.settle(done);
             }
             Command::Decode(start) => {
@@ -175,22 +176,26 @@ impl<D: Device> StepLoop<D> {
             self.epoch.0 += 1;
             self.prompts.lose_state();
             self.answers.lose_state();
+            self.pool.clear();
         }
     }
 
     fn prefill_step(&mut self) -> bool {
-        let admitted = self.prompts.admit(&self.pool, &mut self.device);
-        self.settle(admitted);
+        let admitted = self.prompts.admit(Instant::now(), &mut self.device);
+        if let Ok(cached) = &admitted {
+            self.metrics.prefix_hit_tokens.inc_by(*cached);
+        }
+        self.settle(admitted.map(drop));
         let Some(step) = self.prompts.next_step() else { return false };
         let began = Instant::now();
         let done = self.prompts.run(&step, &mut self.device);
-        if done.is_ok() {
+        if let Ok(Ran::Computed) = &done {
             let took = began.elapsed();
             self.metrics.prefill_step.observe(took.as_secs_f64());
             self.metrics.prefill_tokens.inc_by(step.valid.into());
             self.prefill_rate.observe(step.valid, took);
         }
-        self.settle(done);
+        self.settle(done.map(drop));
         true
     }
 

@@ -14,9 +14,11 @@ pub fn fault(error: &Error) -> Fault {
         Error::DeadlinePassed { .. } => Fault::new(ErrorReason::Deadline, message),
         Error::SlowReader { .. } => Fault::new(ErrorReason::Overloaded, message),
         // This engine can not go on with the sequence; another one can start it anew.
-        Error::NotFinite { .. } | Error::StateLost | Error::Device { .. } | Error::Stopped => {
-            Fault::new(ErrorReason::WorkerLost, message)
-        }
+        Error::Pool(_)
+        | Error::NotFinite { .. }
+        | Error::StateLost
+        | Error::Device { .. }
+        | Error::Stopped => Fault::new(ErrorReason::WorkerLost, message),
         Error::BeyondReservation { .. }
         | Error::Misshapen { .. }
         | Error::Incomplete { .. }

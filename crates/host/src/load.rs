@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::{fs, io};
 
 use checkpoint::{Checkpoint, Wanted};
-use engine::{Engine, EngineConfig, EngineHandle, Limits, Metrics, Role, drafts_of};
+use engine::{Engine, EngineConfig, EngineHandle, Limits, Metrics, PrefixCache, Role, drafts_of};
 use kvxfer::Layout;
 use model::ModelConfig;
 use programs::ShapeLadder;
@@ -10,9 +10,9 @@ use proto::v1;
 use sha2::{Digest, Sha256};
 use telemetry::Meters;
 use tokio::sync::watch;
-use worker::{Flags, Serving};
+use worker::{CacheLog, Flags, Serving};
 
-use crate::words::{STATE_FORMAT, capacity, ladder_message, layout_of, load_message};
+use crate::words::{STATE_FORMAT, cache_change, capacity, ladder_message, layout_of, load_message};
 
 /// A running engine and what its model is called.
 #[derive(Debug)]
@@ -45,6 +45,7 @@ impl Host {
         role: Role,
         chunks: Option<Vec<u32>>,
         batches: Option<Vec<u32>>,
+        prefix: Option<PrefixCache>,
         meters: &Meters,
     ) -> Result<Host, Error> {
         let drafts = drafts_of(&ModelConfig::from_dir(&flags.model)?, flags.numerics.drafts)?;
@@ -67,6 +68,7 @@ impl Host {
             cache_dir: Some(flags.cache.clone()),
             poison: false,
             limits: Limits::default(),
+            prefix,
         };
         let metrics = meters.register(Metrics::register);
         let engine = Engine::start(config, metrics, |progress| {
@@ -122,20 +124,34 @@ impl Host {
             ladder: Some(ladder_message(ladder)),
             capacity: Some(capacity(ladder)),
             pid: std::process::id(),
+            hash_unit_tokens: self.engine.handle().hash_unit().map_or(0, |unit| unit.tokens().0),
         }
     }
 
-    /// How busy the engine is, as `role` reports it. A task keeps it current until the engine or the receivers are gone.
-    pub fn watch_load(&self, role: v1::Role) -> watch::Receiver<v1::Load> {
+    /// How busy the engine is, as `role` reports it, and what prompts can be resumed at, where it keeps any. A task keeps both
+    /// current until the engine or the load's receivers are gone.
+    pub fn watch(&self, role: v1::Role) -> (watch::Receiver<v1::Load>, Option<CacheLog>) {
         let handle = self.engine.handle();
         let mut changes = handle.watch_load();
         let (said, heard) = watch::channel(load_message(&handle.load(), role));
+        let cache = handle.hash_unit().map(|_| CacheLog::default());
+        let log = cache.clone();
         tokio::spawn(async move {
             while changes.changed().await.is_ok() && !said.is_closed() {
                 said.send_replace(load_message(&handle.load(), role));
+                if let Some(log) = &log {
+                    tell_cache(&handle, log);
+                }
             }
         });
-        heard
+        (heard, cache)
+    }
+}
+
+fn tell_cache(engine: &EngineHandle, log: &CacheLog) {
+    match engine.cache_events() {
+        Ok(events) => events.into_iter().for_each(|event| log.record(cache_change(event))),
+        Err(_missed) => log.replace(engine.cached().into_iter().map(cache_change)),
     }
 }
 

@@ -1,8 +1,9 @@
-use engine::{Load, SampledToken};
+use engine::{CacheEvent, Load, SampledToken};
 use kvxfer::Layout;
 use model::StateShape;
 use programs::ShapeLadder;
 use proto::v1;
+use worker::CacheChange;
 
 /// The format of the recurrent state on the wire, and its axes.
 pub(crate) const STATE_FORMAT: &str = "f32[head,key,value]";
@@ -86,6 +87,17 @@ pub fn logprobs(token: &SampledToken) -> v1::Logprobs {
     v1::Logprobs {
         chosen: Some(entry(token.id, token.logprob)),
         top: token.top.iter().map(|&(id, logprob)| entry(id, logprob)).collect(),
+    }
+}
+
+pub(crate) fn cache_change(event: CacheEvent) -> CacheChange {
+    match event {
+        CacheEvent::Stored { hash, position, bytes } => CacheChange::Stored(v1::CachedCheckpoint {
+            hash: hash.0.to_vec().into(),
+            position: position.0,
+            bytes: bytes.0,
+        }),
+        CacheEvent::Removed { hash, .. } => CacheChange::Removed(hash.0.to_vec().into()),
     }
 }
 

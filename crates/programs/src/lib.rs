@@ -27,7 +27,7 @@ pub use error::Error;
 pub use ladder::{MAX_DRAFTS, ShapeLadder};
 pub use mesh::Mesh;
 pub use model::weights::{self, WeightSpec};
-pub use prefill::prefill;
+pub use prefill::{draft_line, prefill};
 pub use program::{Arg, ArgKind, Input, Options, Output, Program, Res, ResKind};
 pub use stablehlo::{DType, Type};
 pub use state_array::StateArray;

@@ -1,4 +1,5 @@
 mod chunk;
+mod line;
 mod tiles;
 
 use model::{ModelConfig, Residual, StateShape};
@@ -10,6 +11,7 @@ use crate::layers::State;
 use crate::sampling::{self, REALS, WORDS};
 use crate::{Assembly, Error, Input, Mesh, Options, Output, Program, ShapeLadder, StateArray, draft};
 pub(crate) use chunk::Chunk;
+pub use line::draft_line;
 
 /// One sequence's next `chunk` tokens: extends its latents, moves its slot's recurrent state and conv tails to after the
 /// last valid token, and draws from that token's logits.

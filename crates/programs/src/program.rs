@@ -112,6 +112,10 @@ pub enum Input {
     SampleWords,
     /// f32 `[1, R]` or `[B, R]`: real part of packed sampling rows.
     SampleReals,
+    /// s32 `[]`: the page to copy.
+    FromPage,
+    /// s32 `[]`: the page that takes the copy.
+    ToPage,
     /// f32 `[latent_layers, tokens, latent_width]`: latents to import.
     ChunkLatents,
     /// f32 `[latent_layers, pools, index_dim]`: pooled index keys to import.
@@ -151,6 +155,8 @@ impl Input {
             Self::Slot => "slot",
             Self::Slots => "slots",
             Self::PageTable => "page_table",
+            Self::FromPage => "from_page",
+            Self::ToPage => "to_page",
             Self::SampleWords => "sample_words",
             Self::SampleReals => "sample_reals",
             Self::ChunkLatents => "chunk_latents",

@@ -3,10 +3,12 @@
 //! Each touches the named slot or pages and leaves every other one as it was, bit for bit.
 
 mod latents;
+mod pages;
 mod sampling;
 mod slot;
 
 pub use latents::{export_latents, import_latents};
+pub use pages::copy_page;
 pub use sampling::set_sampling;
 pub use slot::{export_slot, import_slot};
 

@@ -1,7 +1,7 @@
-use std::collections::{BTreeMap, VecDeque};
-use std::time::Instant;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
 
-use statepool::{Lease, NoRoom, Pool};
+use statepool::PoolError;
 
 use crate::SequenceId;
 
@@ -19,12 +19,14 @@ pub struct Ask {
     pub tokens: u32,
     /// Higher is admitted first.
     pub priority: Priority,
+    /// When it was asked for.
+    pub asked: Instant,
     /// When the answer is worth nothing any more.
     pub deadline: Option<Instant>,
 }
 
-/// The absolute grid: chunks begin at multiples of the largest length, whatever came before, so that a run resumed
-/// on the grid computes the same chunks as one that was not.
+/// The absolute grid: chunks end at multiples of the largest length, whatever came before, so that a run resumed
+/// at a checkpoint comes back to the chunks of one that was not.
 #[derive(Clone, Debug)]
 pub struct Grid {
     /// Ascending.
@@ -40,10 +42,12 @@ impl Grid {
     }
 
     /// The chunk at `start` of a prompt of `total` tokens: how many of its tokens are real, and the length of the
-    /// program that runs it. Only the last chunk may be shorter than the grid's.
-    pub fn chunk(&self, start: u32, total: u32) -> Option<(u32, u32)> {
+    /// program that runs it. It ends on the grid, or before at the prompt's end or at the first of `marks` that comes.
+    pub fn chunk(&self, start: u32, total: u32, marks: &BTreeSet<u32>) -> Option<(u32, u32)> {
         let longest = *self.lengths.last()?;
-        let valid = total.saturating_sub(start).min(longest);
+        let line = (start / longest).saturating_add(1).saturating_mul(longest);
+        let mark = marks.range(start.saturating_add(1)..).next().copied().unwrap_or(u32::MAX);
+        let valid = total.min(line).min(mark).saturating_sub(start);
         let length = self.lengths.iter().copied().find(|length| *length >= valid)?;
         Some((valid, length))
     }
@@ -54,7 +58,7 @@ impl Grid {
 pub struct ChunkStep {
     /// Whose chunk.
     pub sequence: SequenceId,
-    /// Position of the chunk's first token: a multiple of the grid's chunk length.
+    /// Position of the chunk's first token.
     pub start: u32,
     /// Real tokens in the chunk; the rest of `length` is padding.
     pub valid: u32,
@@ -76,28 +80,43 @@ impl ChunkStep {
     }
 }
 
-/// Prompts that wait for room, and prompts under way, one chunk at a time each in turn.
+/// What a prompt begins with when there is room for it.
 #[derive(Debug)]
-pub struct Prefill {
+pub struct Start<L> {
+    /// Its pages and slot.
+    pub lease: L,
+    /// Tokens that need not be computed: their state is there already.
+    pub resume_at: u32,
+    /// Positions at which a chunk has to end.
+    pub marks: Vec<u32>,
+}
+
+/// Prompts that wait for room, and prompts under way, one chunk at a time each in turn. `L` is what holds room.
+#[derive(Debug)]
+pub struct Prefill<L> {
     grid: Grid,
+    patience: Duration,
     /// Asks not yet admitted, in the order of arrival.
     waiting: BTreeMap<SequenceId, Ask>,
-    running: BTreeMap<SequenceId, Running>,
+    running: BTreeMap<SequenceId, Running<L>>,
     /// The order in which running sequences get their next chunk.
     turns: VecDeque<SequenceId>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct Running<L> {
     ask: Ask,
-    lease: Lease,
+    lease: L,
     done: u32,
+    marks: BTreeSet<u32>,
+    /// Where it gives its room to another.
+    yields_at: Option<u32>,
 }
 
-impl Prefill {
-    /// An empty planner on `grid`.
-    pub fn new(grid: Grid) -> Self {
-        Self { grid, waiting: BTreeMap::new(), running: BTreeMap::new(), turns: VecDeque::new() }
+impl<L> Prefill<L> {
+    /// An empty planner on `grid`. A prompt that waits for room lets others pass until it is `patience` old.
+    pub fn new(grid: Grid, patience: Duration) -> Self {
+        Self { grid, patience, waiting: BTreeMap::new(), running: BTreeMap::new(), turns: VecDeque::new() }
     }
 
     /// Queues a prompt. Ids ascend in the order of arrival.
@@ -105,19 +124,78 @@ impl Prefill {
         self.waiting.insert(sequence, ask);
     }
 
-    /// Admits the next waiting prompt (by priority, then deadline, then age) if the pool has room for it. One that
-    /// waits for room is not overtaken by a shorter one, or it could wait for ever.
-    pub fn admit(&mut self, pool: &Pool) -> Option<Result<SequenceId, (SequenceId, NoRoom)>> {
-        let (&sequence, &ask) = self.waiting.iter().min_by_key(|(id, ask)| rank(**id, ask))?;
-        match pool.reserve(ask.tokens) {
-            Ok(lease) => {
-                self.waiting.remove(&sequence);
-                self.running.insert(sequence, Running { ask, lease, done: 0 });
-                self.turns.push_back(sequence);
-                Some(Ok(sequence))
+    /// Admits a waiting prompt: of those that find room the first by priority, then deadline, then age. One that needs
+    /// more than is free is overtaken only while it is younger than `patience`, or it could wait for ever. An error is the
+    /// first one's: nobody who may pass it has room.
+    pub fn admit(
+        &mut self,
+        now: Instant,
+        mut reserve: impl FnMut(SequenceId, &Ask) -> Result<Start<L>, PoolError>,
+    ) -> Option<Result<SequenceId, (SequenceId, PoolError)>> {
+        let mut line: Vec<_> = self.waiting.iter().map(|(id, ask)| rank(*id, ask)).collect();
+        line.sort_unstable();
+        let mut refused = None;
+        for (.., sequence) in line {
+            let ask = *self.waiting.get(&sequence)?;
+            match reserve(sequence, &ask) {
+                Ok(start) => {
+                    self.waiting.remove(&sequence);
+                    self.begin(sequence, ask, start);
+                    return Some(Ok(sequence));
+                }
+                Err(refusal) => {
+                    let first = refused.get_or_insert((sequence, refusal));
+                    if !first.1.may_pass() || now.saturating_duration_since(ask.asked) >= self.patience {
+                        break;
+                    }
+                }
             }
-            Err(no_room) => Some(Err((sequence, no_room))),
         }
+        refused.map(Err)
+    }
+
+    fn begin(&mut self, sequence: SequenceId, ask: Ask, start: Start<L>) {
+        let Start { lease, resume_at, marks } = start;
+        let marks = marks.into_iter().collect();
+        self.running.insert(sequence, Running { ask, lease, done: resume_at, marks, yields_at: None });
+        self.turns.push_back(sequence);
+    }
+
+    /// Who should give room to the waiting prompt `sequence`: of those under way with a lower priority the last one, unless
+    /// one of them is already about to.
+    pub fn victim(&self, sequence: SequenceId) -> Option<SequenceId> {
+        let asking = self.waiting.get(&sequence)?;
+        let lower = || self.running.iter().filter(|(_, run)| run.ask.priority < asking.priority);
+        if lower().any(|(_, run)| run.yields_at.is_some()) {
+            return None;
+        }
+        lower().max_by_key(|(id, run)| rank(**id, &run.ask)).map(|(id, _)| *id)
+    }
+
+    /// From now on a chunk of `sequence` ends at `position`, where it gives its room away: see [`Prefill::give_way`].
+    pub fn yield_at(&mut self, sequence: SequenceId, position: u32) {
+        if let Some(running) = self.running.get_mut(&sequence) {
+            running.marks.insert(position);
+            running.yields_at = Some(position);
+        }
+    }
+
+    /// Whether a sequence has come to where it gives its room away.
+    pub fn is_to_give_way(&self, sequence: SequenceId) -> bool {
+        self.running.get(&sequence).is_some_and(|run| run.yields_at.is_some_and(|at| run.done >= at))
+    }
+
+    /// Lets a sequence under way wait again, without room, as old as it is.
+    pub fn give_way(&mut self, sequence: SequenceId) {
+        if let Some(running) = self.running.remove(&sequence) {
+            self.turns.retain(|turn| *turn != sequence);
+            self.waiting.insert(sequence, running.ask);
+        }
+    }
+
+    /// Tokens of a sequence under way that are computed.
+    pub fn done(&self, sequence: SequenceId) -> Option<u32> {
+        self.running.get(&sequence).map(|running| running.done)
     }
 
     /// The next chunk: of the first sequence in turn that is `ready` (its consumer keeps up). Nothing changes until
@@ -126,7 +204,7 @@ impl Prefill {
         let sequence = *self.turns.iter().find(|sequence| ready(**sequence))?;
         let running = self.running.get(&sequence)?;
         let total = running.ask.tokens;
-        let (valid, length) = self.grid.chunk(running.done, total)?;
+        let (valid, length) = self.grid.chunk(running.done, total, &running.marks)?;
         Some(ChunkStep { sequence, start: running.done, valid, length, total })
     }
 
@@ -134,14 +212,26 @@ impl Prefill {
     pub fn complete(&mut self, step: &ChunkStep) {
         if let Some(running) = self.running.get_mut(&step.sequence) {
             running.done = step.end();
-            self.turns.retain(|sequence| *sequence != step.sequence);
-            self.turns.push_back(step.sequence);
+            self.pass(step.sequence);
+        }
+    }
+
+    /// Sends a sequence under way to the end of the line.
+    pub fn pass(&mut self, sequence: SequenceId) {
+        if self.running.contains_key(&sequence) {
+            self.turns.retain(|turn| *turn != sequence);
+            self.turns.push_back(sequence);
         }
     }
 
     /// The pages and slot of a sequence under way.
-    pub fn lease(&self, sequence: SequenceId) -> Option<&Lease> {
+    pub fn lease(&self, sequence: SequenceId) -> Option<&L> {
         self.running.get(&sequence).map(|running| &running.lease)
+    }
+
+    /// The same, to change.
+    pub fn lease_mut(&mut self, sequence: SequenceId) -> Option<&mut L> {
+        self.running.get_mut(&sequence).map(|running| &mut running.lease)
     }
 
     /// Forgets a sequence, done or not, and gives back what it held.

@@ -319,10 +319,11 @@ impl<C> Cache<C> {
         for boundary in chain.boundaries() {
             self.seen.note(boundary.hash, |passed| passed.end = end);
         }
-        let marks = self.marker.marks(Prompt { end, resume, leaves, other_end, saving });
+        let usable = chain.usable();
+        let marks = self.marker.marks(Prompt { end, usable, resume, leaves, other_end, saving });
         let bare = marks.into_iter().filter(|mark| {
             let node = chain.hash(*mark).and_then(|hash| self.nodes.get(&hash));
-            !node.is_some_and(|node| node.kept.is_some())
+            node.is_none_or(|node| node.kept.is_none())
         });
         bare.map(|mark| unit.position(mark)).collect()
     }

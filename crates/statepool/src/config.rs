@@ -57,7 +57,8 @@ impl CacheConfig {
 /// Where a prompt that is about to be prefilled leaves checkpoints: every rule that is on adds its boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// The end of the prompt's last whole unit: the next turn of a conversation begins there.
+    /// The end of the prompt's last whole unit: the next turn of a conversation begins there. Of a prompt of whole units the
+    /// boundary before its end, too: the same prompt asked again can not resume at its own end.
     pub end: bool,
     /// Where it leaves what earlier prompts had in common with it. The second prompt to pass a boundary that has no
     /// checkpoint leaves one, so that the third finds it.

@@ -2,16 +2,17 @@
 
 use std::pin::Pin;
 
+use futures::{Stream, StreamExt, stream};
 use process::Drain;
 use proto::v1::{
     DescribeRequest, DescribeResponse, DrainRequest, DrainResponse, Load, WatchRequest, WatchResponse,
     WorkerRecord, worker_server::Worker,
 };
 use tokio::sync::watch;
-use tokio_stream::{Stream, StreamExt, wrappers::WatchStream};
+use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
 
-use crate::Incarnation;
+use crate::{CacheLog, Incarnation};
 
 /// Answers for one worker.
 #[derive(Debug, Clone)]
@@ -19,18 +20,20 @@ pub struct WorkerService {
     record: WorkerRecord,
     incarnation: Incarnation,
     load: watch::Receiver<Load>,
+    cache: Option<CacheLog>,
     drain: Drain,
 }
 
 impl WorkerService {
-    /// `load` is what the worker says of itself, draining included.
+    /// `load` is what the worker says of itself, draining included; `cache` what it can resume from, where it has a cache.
     pub fn new(
         record: WorkerRecord,
         incarnation: Incarnation,
         load: watch::Receiver<Load>,
+        cache: Option<CacheLog>,
         drain: Drain,
     ) -> Self {
-        Self { record, incarnation, load, drain }
+        Self { record, incarnation, load, cache, drain }
     }
 }
 
@@ -44,12 +47,16 @@ impl Worker for WorkerService {
 
     async fn watch(&self, request: Request<WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         self.incarnation.check(&request.get_ref().incarnation).map_err(|fault| fault.to_status())?;
-        let mut sequence = 0;
-        let events = WatchStream::new(self.load.clone()).map(move |load| {
-            let event = WatchResponse { sequence, load: Some(load) };
-            sequence += 1;
-            Ok(event)
-        });
+        let cache = self.cache.as_ref().map(CacheLog::updates);
+        let mut cache = Box::pin(stream::iter(cache).flatten());
+        let whole = cache.next().await;
+        let now = WatchResponse { sequence: 0, load: Some(*self.load.borrow()), cache: whole };
+        let loads = WatchStream::new(self.load.clone());
+        let loads = loads.map(|load| WatchResponse { load: Some(load), ..WatchResponse::default() });
+        let caches = cache.map(|update| WatchResponse { cache: Some(update), ..WatchResponse::default() });
+        let later = stream::select(loads, caches);
+        let events = stream::iter([now]).chain(later).zip(stream::iter(0..));
+        let events = events.map(|(event, sequence)| Ok(WatchResponse { sequence, ..event }));
         Ok(Response::new(Box::pin(events)))
     }
 

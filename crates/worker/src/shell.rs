@@ -13,7 +13,7 @@ use telemetry::Meters;
 use tokio::{net::TcpListener, sync::watch};
 use tonic::service::Routes;
 
-use crate::{Flags, Incarnation, WorkerService};
+use crate::{CacheLog, Flags, Incarnation, WorkerService};
 
 /// How long after saying "I am draining" a worker goes on accepting calls: requests already placed on it arrive.
 const PLACED_ALREADY: Duration = Duration::from_millis(300);
@@ -107,19 +107,22 @@ pub struct Serving {
 
 impl Serving {
     /// The worker is loaded: serves `services` (the role's own, with health and reflection: see [`grpc::base`]), joins
-    /// the membership, and runs until it is drained. `names` are what health answers for besides the whole server.
+    /// the membership, and runs until it is drained. `cache`: what it can resume from, where it has
+    /// a cache; `names` are what health answers for besides the whole server.
     pub async fn run(
         self,
         flags: &Flags,
         record: WorkerRecord,
         load: watch::Receiver<Load>,
+        cache: Option<CacheLog>,
         names: &[&str],
         services: (HealthReporter, Routes),
     ) -> Result<(), Error> {
         let (health, routes) = services;
         let drain = self.drain.clone();
         let (said, load) = with_draining(load, drain.clone());
-        let service = WorkerService::new(record.clone(), self.incarnation, load.clone(), drain.clone());
+        let service =
+            WorkerService::new(record.clone(), self.incarnation, load.clone(), cache, drain.clone());
         let routes = routes.add_service(WorkerServer::new(service));
         for name in ["", "tandem.v1.Worker"].iter().chain(names) {
             health.set_service_status(name, ServingStatus::Serving).await;

@@ -74,20 +74,20 @@ impl PromptSource {
                 self.ready.extend(segment::chunk(&self.layout, first_position, tokens, &latents, &keys)?);
                 self.tell(Event::Progress(PrefillProgress { done_tokens: done, total_tokens: total }));
             }
-            PrefillEvent::Done { first, state, timings } => {
+            PrefillEvent::Done { first, state, cached, timings } => {
                 self.computed_at = Some(Instant::now());
-                self.tell(Event::FirstToken(self.first_token(&first, timings)));
+                self.tell(Event::FirstToken(self.first_token(&first, cached, timings)));
                 self.last(first, state)?;
             }
         }
         Ok(())
     }
 
-    fn first_token(&self, first: &SampledToken, timings: PrefillTimings) -> v1::FirstToken {
+    fn first_token(&self, first: &SampledToken, cached: u32, timings: PrefillTimings) -> v1::FirstToken {
         v1::FirstToken {
             token_id: first.id,
             logprobs: self.wants_logprobs.then(|| host::logprobs(first)),
-            cached_tokens: 0,
+            cached_tokens: cached,
             queue_seconds: timings.queued.as_secs_f64(),
             prefill_seconds: timings.computed.as_secs_f64(),
         }

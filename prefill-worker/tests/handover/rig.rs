@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use clap::Parser;
 use engine::fake::{FakeDevice, Script};
-use engine::{DraftCounts, Engine, EngineHandle, GenerateEvent, GenerateJob, Limits, Metrics, Role};
+use engine::{
+    DraftCounts, Engine, EngineHandle, GenerateEvent, GenerateJob, HashUnit, Limits, Metrics, Namespace,
+    PrefixCache, Role,
+};
 use host::Host;
 use process::Drain;
 use programs::ShapeLadder;
@@ -83,7 +86,8 @@ async fn side(role: Role, ladder: ShapeLadder, flags: &worker::Flags) -> Side {
     let shell = Shell::bind(flags, Drain::new()).await.unwrap();
     let metrics = shell.meters.register(Metrics::register);
     let fake = FakeDevice::new(ladder, VOCABULARY, device.clone());
-    let engine = Engine::over(fake, role, Limits::default(), metrics).unwrap();
+    let prefix = role.prefills().then(|| PrefixCache::new(HashUnit::new(16).unwrap(), 1 << 20));
+    let engine = Engine::over(fake, role, Limits::default(), prefix, metrics).unwrap();
     let fingerprint = Fingerprint { model: "fake".to_owned(), ..Fingerprint::default() };
     Side { host: Host::over(engine, fingerprint), at: shell.serve_http(), device }
 }
@@ -94,7 +98,7 @@ pub(crate) fn single_process(pattern: &[u32]) -> Engine {
     device.accept(pattern);
     let fake = FakeDevice::new(ladder(5, 200), VOCABULARY, device);
     let metrics = Meters::new().register(Metrics::register);
-    Engine::over(fake, Role::Both, Limits::default(), metrics).unwrap()
+    Engine::over(fake, Role::Both, Limits::default(), None, metrics).unwrap()
 }
 
 /// Its tokens, and what became of drafts.
@@ -102,6 +106,7 @@ pub(crate) async fn generate(engine: &Engine, prompt: &[u32], max: u32) -> (Vec<
     let job = GenerateJob {
         request_id: "r".to_owned(),
         prompt: prompt.to_vec(),
+        namespace: Namespace::of(b"", b""),
         sampling: asked(max),
         end_tokens: Vec::new(),
         priority: 0,
@@ -314,8 +319,8 @@ impl Rig {
 
 /// Every gauge that must be 0 when nothing runs.
 fn held(metrics: &str) -> impl Iterator<Item = i64> {
-    let gauges = ["tandem_transfer_staging_bytes ", "tandem_transfer_sessions_held ", "tandem_pool_"];
-    let lines = metrics.lines().filter(move |line| gauges.iter().any(|gauge| line.starts_with(gauge)));
+    let held = |line: &&str| line.contains("_held ") || line.starts_with("tandem_transfer_staging_bytes ");
+    let lines = metrics.lines().filter(|line| !line.starts_with('#')).filter(held);
     lines.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
 }
 

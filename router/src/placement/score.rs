@@ -36,11 +36,11 @@ pub(super) fn decode<'a>(candidate: &Candidate<'a>, need: Need) -> (bool, Revers
     (full, Reverse(left), work, candidate.record.name.as_str())
 }
 
-/// When the prompt would be computed: what is queued, then the prompt itself, at the measured speed.
+/// When the prompt would be computed: what is queued, then what is not cached of the prompt, at the measured speed.
 pub(super) fn prefill<'a>(candidate: &Candidate<'a>, need: Need) -> (Micros, &'a str) {
     let queued = candidate.load.queued_tokens.max(candidate.booked.prompt_tokens);
     let measured = candidate.load.tokens_per_second;
     let speed = if measured.is_finite() && measured > 0.0 { measured } else { UNMEASURED_SPEED };
-    let seconds = (queued + u64::from(need.prompt_tokens)) as f64 / speed;
+    let seconds = (queued + u64::from(need.prompt_tokens.saturating_sub(candidate.cached))) as f64 / speed;
     ((seconds * 1e6) as Micros, candidate.record.name.as_str())
 }

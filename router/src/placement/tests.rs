@@ -9,6 +9,7 @@ struct Worker {
     record: WorkerRecord,
     load: Load,
     booked: Booked,
+    cached: u32,
 }
 
 fn worker(role: Role, name: &str) -> Worker {
@@ -24,13 +25,18 @@ fn worker(role: Role, name: &str) -> Worker {
         ..WorkerRecord::default()
     };
     let load = Load { free_pages: 100, free_slots: 8, ..Load::default() };
-    Worker { record, load, booked: Booked::default() }
+    Worker { record, load, booked: Booked::default(), cached: 0 }
 }
 
 fn place_avoiding(workers: &[Worker], avoid: &Avoid) -> Result<(String, String), Error> {
     let candidates: Vec<Candidate<'_>> = workers
         .iter()
-        .map(|worker| Candidate { record: &worker.record, load: &worker.load, booked: worker.booked })
+        .map(|worker| Candidate {
+            record: &worker.record,
+            load: &worker.load,
+            booked: worker.booked,
+            cached: worker.cached,
+        })
         .collect();
     let name = |index: usize| workers[index].record.name.clone();
     choose("demo", NEED, &candidates, avoid).map(|pair| (name(pair.prefill), name(pair.decode)))
@@ -55,6 +61,8 @@ fn prefill_goes_where_it_is_done_soonest() {
     assert_eq!(place(&fleet), pair("p1", "d0"), "900 tokens at 1000/s end before 100 at 100/s");
     fleet[1].booked.prompt_tokens = 2000;
     assert_eq!(place(&fleet), pair("p0", "d0"), "what is booked counts before it is reported");
+    (fleet[0].load.tokens_per_second, fleet[0].load.queued_tokens, fleet[1].cached) = (1000.0, 1950, 90);
+    assert_eq!(place(&fleet), pair("p1", "d0"), "what is cached is not computed");
 }
 
 #[test]
@@ -132,7 +140,12 @@ fn draining_workers_and_other_models_do_not_count() {
     ));
     let candidates: Vec<Candidate<'_>> = fleet
         .iter()
-        .map(|worker| Candidate { record: &worker.record, load: &worker.load, booked: worker.booked })
+        .map(|worker| Candidate {
+            record: &worker.record,
+            load: &worker.load,
+            booked: worker.booked,
+            cached: worker.cached,
+        })
         .collect();
     assert!(!serves("demo", &candidates));
     assert!(!serves("other", &candidates));

@@ -1,11 +1,11 @@
 use programs::ShapeLadder;
 use programs::sampling::MAX_LOGPROBS;
-use statepool::{Lease, SlotId};
+use statepool::{PageId, SlotId};
 
 use super::memory::{Memory, WIDTH, hidden_of, shape};
 use super::window::{Row, draw};
 use super::{Script, convolve, fold, logprob};
-use crate::{Chunk, ChunkDone, Device, DeviceFault, Draws, Facts, Rows, SlotRows, SlotState};
+use crate::{Chunk, ChunkDone, Device, DeviceFault, Draws, Facts, Lease, Rows, SlotRows, SlotState};
 
 /// The device.
 #[derive(Debug)]
@@ -188,8 +188,45 @@ impl Device for FakeDevice {
         Ok(self.memory.export(slot.0 as usize, tokens))
     }
 
-    fn poison(&mut self, lease: &Lease) -> Result<(), DeviceFault> {
-        self.memory.poison(lease);
+    fn export_latents(
+        &mut self,
+        lease: &Lease,
+        first: u32,
+        tokens: u32,
+    ) -> Result<(Vec<f32>, Vec<f32>), DeviceFault> {
+        let pages = self.memory.page_table(lease);
+        let (mut latents, mut keys) = (Vec::new(), Vec::new());
+        for layer in 0..self.memory.layers {
+            for position in first..first + tokens {
+                latents.extend_from_slice(self.memory.latent(layer, &pages, position));
+            }
+            keys.extend(self.facts.pools(first, tokens).map(|pool| self.memory.key(layer, &pages, pool)));
+        }
+        Ok((latents, keys))
+    }
+
+    fn copy_page(&mut self, from: PageId, to: PageId) -> Result<(), DeviceFault> {
+        self.memory.copy_page(from, to);
+        Ok(())
+    }
+
+    fn resume(
+        &mut self,
+        lease: &Lease,
+        tokens: u32,
+        next: u32,
+        state: &SlotState,
+    ) -> Result<(), DeviceFault> {
+        let (slot, pages) = (lease.slot().0 as usize, self.memory.page_table(lease));
+        self.memory.import(slot, tokens, state);
+        if self.memory.layers > 1 {
+            self.memory.line(1, &pages, slot, tokens - 1, next as f32);
+        }
+        Ok(())
+    }
+
+    fn poison(&mut self, pages: &[PageId], slot: SlotId) -> Result<(), DeviceFault> {
+        self.memory.poison(pages, slot);
         Ok(())
     }
 }

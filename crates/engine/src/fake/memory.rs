@@ -2,10 +2,10 @@
 
 use model::{IndexShape, StateShape};
 use programs::ShapeLadder;
-use statepool::Lease;
+use statepool::{PageId, SlotId};
 
 use super::PRIME;
-use crate::SlotState;
+use crate::{Lease, SlotState};
 
 /// Tokens of an index pool.
 pub(super) const POOL: usize = 4;
@@ -81,16 +81,28 @@ impl Memory {
         }
     }
 
-    /// Fills a lease's pages and slot with NaN.
-    pub(super) fn poison(&mut self, lease: &Lease) {
+    pub(super) fn copy_page(&mut self, from: PageId, to: PageId) {
+        let (page, pages) = (self.ladder.page_tokens as usize, self.ladder.pages as usize + 1);
+        let copy = |values: &mut [f32], layer: usize, size: usize| {
+            let [from, to] = [from, to].map(|page| (layer * pages + page.0 as usize) * size);
+            values.copy_within(from..from + size, to);
+        };
+        for layer in 0..self.layers {
+            copy(&mut self.latents, layer, page * WIDTH);
+            copy(&mut self.keys, layer, page);
+        }
+    }
+
+    /// Fills pages and a slot with NaN.
+    pub(super) fn poison(&mut self, own: &[PageId], slot: SlotId) {
         let (page, slots) = (self.ladder.page_tokens as usize, self.ladder.slots as usize + 1);
         let pages = self.ladder.pages as usize + 1;
-        let (slot, window, ring) = (lease.slot().0 as usize, self.window(), self.ladder.ring(POOL) * 2);
+        let (slot, window, ring) = (slot.0 as usize, self.window(), self.ladder.ring(POOL) * 2);
         let wipe = |values: &mut [f32], row: usize, size: usize| {
             values[row * size..(row + 1) * size].fill(f32::NAN);
         };
         for layer in 0..self.layers {
-            for index in lease.pages() {
+            for index in own {
                 let row = layer * pages + index.0 as usize;
                 wipe(&mut self.latents, row, page * WIDTH);
                 wipe(&mut self.keys, row, page);

@@ -1,6 +1,6 @@
 use pjrt::{AlignedBytes, Buffer, DType};
 use programs::{ShapeLadder, StateArray};
-use statepool::Lease;
+use statepool::{PageId, SlotId};
 
 use super::{Place, StateShape};
 use crate::Error;
@@ -48,10 +48,10 @@ impl Arrays {
         Ok(place.client.buffer_from_aligned(bytes, dtype, &ty.dims, place.device()?)?)
     }
 
-    /// Fills a lease's pages and slot with garbage, what its draws read excepted. Takes every array to the host and back.
-    pub(super) fn poison(&mut self, place: &Place, lease: &Lease) -> Result<(), Error> {
-        let pages: Vec<usize> = lease.pages().iter().map(|page| page.0 as usize).collect();
-        let slot = [lease.slot().0 as usize];
+    /// Fills pages and a slot with garbage, what draws read excepted. Takes every array to the host and back.
+    pub(super) fn poison(&mut self, place: &Place, pages: &[PageId], slot: SlotId) -> Result<(), Error> {
+        let pages: Vec<usize> = pages.iter().map(|page| page.0 as usize).collect();
+        let slot = [slot.0 as usize];
         for (what, buffer) in &mut self.buffers {
             let (axis, rows) = match what {
                 StateArray::Latents | StateArray::IndexKeys => (1, pages.as_slice()),

@@ -18,7 +18,10 @@ use crate::{Error, Role};
 pub(super) enum Key {
     Prefill(u32),
     Decode(u32),
+    DraftLine,
     ImportLatents(u32),
+    ExportLatents(u32),
+    CopyPage,
     ImportSlot,
     ExportSlot,
     SetSampling,
@@ -30,14 +33,15 @@ impl Key {
         let mut keys = Vec::new();
         if role.prefills() {
             keys.extend(ladder.chunks.iter().rev().map(|chunk| Self::Prefill(*chunk)));
-            keys.push(Self::ExportSlot);
+            keys.extend((ladder.drafts > 0).then_some(Self::DraftLine));
+            keys.push(Self::ExportLatents(ladder.grid()));
+            keys.extend([Self::CopyPage, Self::ExportSlot]);
         }
         if role.decodes() {
             keys.extend(ladder.batches.iter().rev().map(|batch| Self::Decode(*batch)));
             keys.extend(ladder.chunks.iter().map(|tokens| Self::ImportLatents(*tokens)));
-            keys.push(Self::ImportSlot);
         }
-        keys.push(Self::SetSampling);
+        keys.extend([Self::ImportSlot, Self::SetSampling]);
         keys
     }
 }
@@ -83,6 +87,9 @@ impl Compiler {
         Ok(match key {
             Key::Prefill(chunk) => programs::prefill(model, ladder, chunk, &options, &mesh)?,
             Key::Decode(batch) => programs::decode(model, ladder, batch, &options, &mesh)?,
+            Key::DraftLine => programs::draft_line(model, ladder, &options, &mesh)?,
+            Key::ExportLatents(tokens) => transfer::export_latents(&state, ladder, tokens, &mesh)?,
+            Key::CopyPage => transfer::copy_page(&state, ladder, &mesh)?,
             Key::ImportLatents(tokens) => transfer::import_latents(&state, ladder, tokens, &mesh)?,
             Key::ImportSlot => transfer::import_slot(&state, ladder, &mesh)?,
             Key::ExportSlot => transfer::export_slot(&state, ladder, &mesh)?,

@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use statepool::{Lease, SlotId};
+use statepool::{PageId, SlotId};
 
+use super::calls::Outputs;
 use super::{Buffer, Input, Key, Output, PluginDevice};
-use crate::{Error, SlotState};
+use crate::{Error, Lease, SlotState};
 
 impl PluginDevice {
     /// In pieces as long as there are programs for; the last one is padded.
@@ -110,6 +111,76 @@ impl PluginDevice {
         })
     }
 
+    /// In pieces as long as there is a program for; the last one is padded.
+    pub(super) fn try_export_latents(
+        &mut self,
+        lease: &Lease,
+        first: u32,
+        tokens: u32,
+    ) -> Result<(Vec<f32>, Vec<f32>), Error> {
+        let table = self.page_table(lease)?;
+        let length = self.facts.ladder.grid();
+        let mut pieces = Vec::new();
+        let mut done = 0;
+        while done < tokens {
+            let piece = (tokens - done).min(length);
+            let start = self.place.put_scalar(first + done)?;
+            let valid = self.place.put_scalar(piece)?;
+            let inputs = [(Input::Start, &start), (Input::Valid, &valid), (Input::PageTable, &table)];
+            let outputs = self.call(Key::ExportLatents(length), &inputs)?;
+            pieces.push(self.exported(&outputs, first + done, piece)?);
+            done += piece;
+        }
+        if let [one] = pieces.as_mut_slice() {
+            return Ok(std::mem::take(one));
+        }
+        let (latents, keys): (Vec<_>, Vec<_>) = pieces.into_iter().unzip();
+        let layers = self.facts.state.latent_layers;
+        Ok((joined(&latents, layers), joined(&keys, layers)))
+    }
+
+    fn exported(&self, outputs: &Outputs, first: u32, tokens: u32) -> Result<(Vec<f32>, Vec<f32>), Error> {
+        let state = &self.facts.state;
+        let (layers, count) = (state.latent_layers, tokens as usize);
+        let latents = outputs.read(Output::ChunkLatents)?;
+        let latents = rows(&latents, [layers, state.latent_width], 0..count, count);
+        let Some(index) = state.index else { return Ok((latents, Vec::new())) };
+        let pools = self.facts.pools(first, tokens).len();
+        let keys = rows(&outputs.read(Output::ChunkKeys)?, [layers, index.dim], 0..pools, pools);
+        Ok((latents, keys))
+    }
+
+    pub(super) fn try_copy_page(&mut self, from: PageId, to: PageId) -> Result<(), Error> {
+        let (from, to) = (self.place.put_scalar(from.0)?, self.place.put_scalar(to.0)?);
+        self.call(Key::CopyPage, &[(Input::FromPage, &from), (Input::ToPage, &to)])?;
+        Ok(())
+    }
+
+    pub(super) fn try_resume(
+        &mut self,
+        lease: &Lease,
+        tokens: u32,
+        next: u32,
+        state: &SlotState,
+    ) -> Result<(), Error> {
+        self.try_import_state(lease.slot(), tokens, state)?;
+        if self.facts.state.hidden.is_none() {
+            return Ok(());
+        }
+        let next = self.place.put(&[next as i32], &[1])?;
+        let start = self.place.put_scalar(tokens.saturating_sub(1))?;
+        let slot = self.place.put_scalar(lease.slot().0)?;
+        let table = self.page_table(lease)?;
+        let inputs = [
+            (Input::Tokens, &next),
+            (Input::Start, &start),
+            (Input::Slot, &slot),
+            (Input::PageTable, &table),
+        ];
+        self.call(Key::DraftLine, &inputs)?;
+        Ok(())
+    }
+
     pub(super) fn page_table(&self, lease: &Lease) -> Result<Buffer, Error> {
         let pages = self.facts.ladder.pages_per_sequence();
         let mut row = vec![0; pages as usize];
@@ -121,6 +192,18 @@ impl PluginDevice {
         let state = &self.facts.state;
         [state.latent_layers as i64, i64::from(tokens), state.latent_width as i64]
     }
+}
+
+/// Values f32 `[layers, rows, width]` with the rows of all pieces, in order.
+fn joined(pieces: &[Vec<f32>], layers: usize) -> Vec<f32> {
+    let mut all = Vec::with_capacity(pieces.iter().map(Vec::len).sum());
+    for layer in 0..layers {
+        for piece in pieces {
+            let own = piece.len() / layers.max(1);
+            all.extend_from_slice(&piece[layer * own..(layer + 1) * own]);
+        }
+    }
+    all
 }
 
 /// Of values f32 `[layers, rows, width]` the rows in `own`, as `[layers, length, width]` with zeros at the end.

@@ -1,11 +1,11 @@
 use pjrt::DType;
 use programs::sampling::{REALS, WORDS};
-use statepool::{Lease, SlotId};
+use statepool::{PageId, SlotId};
 
 use super::calls::Outputs;
 use super::moves::rows;
 use super::{Input, Kept, Key, Output, PluginDevice};
-use crate::{Chunk, ChunkDone, Device, DeviceFault, Draws, Error, Facts, Rows, SlotRows, SlotState};
+use crate::{Chunk, ChunkDone, Device, DeviceFault, Draws, Error, Facts, Lease, Rows, SlotRows, SlotState};
 
 impl Device for PluginDevice {
     fn facts(&self) -> &Facts {
@@ -43,8 +43,31 @@ impl Device for PluginDevice {
         self.try_export_state(slot, tokens).map_err(|error| self.fault(&error))
     }
 
-    fn poison(&mut self, lease: &Lease) -> Result<(), DeviceFault> {
-        self.arrays.poison(&self.place, lease).map_err(|error| self.fault(&error))
+    fn export_latents(
+        &mut self,
+        lease: &Lease,
+        first: u32,
+        tokens: u32,
+    ) -> Result<(Vec<f32>, Vec<f32>), DeviceFault> {
+        self.try_export_latents(lease, first, tokens).map_err(|error| self.fault(&error))
+    }
+
+    fn copy_page(&mut self, from: PageId, to: PageId) -> Result<(), DeviceFault> {
+        self.try_copy_page(from, to).map_err(|error| self.fault(&error))
+    }
+
+    fn resume(
+        &mut self,
+        lease: &Lease,
+        tokens: u32,
+        next: u32,
+        state: &SlotState,
+    ) -> Result<(), DeviceFault> {
+        self.try_resume(lease, tokens, next, state).map_err(|error| self.fault(&error))
+    }
+
+    fn poison(&mut self, pages: &[PageId], slot: SlotId) -> Result<(), DeviceFault> {
+        self.arrays.poison(&self.place, pages, slot).map_err(|error| self.fault(&error))
     }
 }
 

@@ -5,13 +5,12 @@ use std::time::Instant;
 use programs::ShapeLadder;
 use programs::sampling::SampleRow;
 use scheduler::{Decode, SequenceId};
-use statepool::Lease;
 
 use super::drawn::{Drawn, Run, ended};
 use super::rows::{Packer, Row};
 use crate::command::{Epoch, StartDecode};
 use crate::outlet::{NotSent, Outlet};
-use crate::{DecodeEvent, DecodeJob, Device, DeviceFault, Draws, Error, Limits, SlotRows};
+use crate::{DecodeEvent, DecodeJob, Device, DeviceFault, Draws, Error, Lease, Limits, SlotRows};
 
 /// How an answer ends.
 type Last = Result<DecodeEvent, Error>;

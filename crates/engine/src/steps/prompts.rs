@@ -1,32 +1,50 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
+use prefix::{Chain, Tokens};
 use programs::sampling::SampleRow;
-use scheduler::{Ask, ChunkStep, Grid, Prefill, Priority, SequenceId};
-use statepool::Pool;
+use scheduler::{Ask, ChunkStep, Grid, Prefill, Priority, SequenceId, Start};
+use statepool::{Admitted, Hit};
 
+use crate::command::StartPrefill;
 use crate::outlet::Outlet;
 use crate::{
-    Chunk, Device, DeviceFault, Draws, Error, Facts, Limits, PrefillEvent, PrefillJob, PrefillTimings,
-    SampledToken, SlotRows,
+    CheckpointFormat, Chunk, ChunkDone, Device, DeviceFault, Draws, Error, Facts, Kept, Lease, Limits, Pool,
+    PrefillEvent, PrefillJob, PrefillTimings, SampledToken,
 };
+
+mod begin;
+mod keep;
 
 /// The prompts that wait or are under way, and their readers.
 #[derive(Debug)]
 pub(super) struct Prompts {
-    plan: Prefill,
+    plan: Prefill<Lease>,
     prompts: HashMap<SequenceId, Prompt>,
+    pool: Pool,
     facts: Facts,
     limits: Limits,
+    /// How checkpoints are held.
+    keep: CheckpointFormat,
 }
 
 #[derive(Debug)]
 struct Prompt {
     job: PrefillJob,
+    /// Its hashes, where prompts are kept.
+    chain: Option<Chain>,
     row: SampleRow,
     outlet: Outlet<PrefillEvent>,
     asked: Instant,
-    began: Instant,
+    began: Option<Instant>,
+    /// Tokens that were cached when it began.
+    cached: u32,
+    /// Positions before this one were told of.
+    told: u32,
+    /// Where its state is to be kept.
+    marks: HashSet<u32>,
+    /// After so many tokens its state was kept last.
+    kept: u32,
 }
 
 impl Prompt {
@@ -36,24 +54,38 @@ impl Prompt {
     }
 }
 
+/// What a step was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// Tokens were computed.
+    Computed,
+    /// What was cached was read back, to be told of.
+    Told,
+}
+
 impl Prompts {
-    pub(super) fn new(facts: &Facts, limits: Limits) -> Self {
+    pub(super) fn new(facts: &Facts, limits: Limits, keep: CheckpointFormat, pool: Pool) -> Self {
         let grid = Grid::new(facts.ladder.chunks.clone());
-        Self { plan: Prefill::new(grid), prompts: HashMap::new(), facts: facts.clone(), limits }
+        let plan = Prefill::new(grid, limits.patience);
+        Self { plan, prompts: HashMap::new(), pool, facts: facts.clone(), limits, keep }
     }
 
-    pub(super) fn queue(&mut self, sequence: SequenceId, job: PrefillJob, outlet: Outlet<PrefillEvent>) {
+    pub(super) fn queue(&mut self, start: StartPrefill) {
+        let StartPrefill { sequence, job, chain, outlet } = start;
         let waiting = self.plan.waiting();
         if waiting >= self.limits.waiting_prompts {
             outlet.end(Err(Error::QueueFull { waiting }));
             return;
         }
+        let asked = Instant::now();
         let tokens = u32::try_from(job.prompt.len()).unwrap_or(u32::MAX);
-        let ask = Ask { tokens, priority: Priority(job.priority), deadline: job.deadline };
+        let ask = Ask { tokens, priority: Priority(job.priority), asked, deadline: job.deadline };
         self.plan.queue(sequence, ask);
         let row = SampleRow::pack(&job.sampling);
-        let asked = Instant::now();
-        self.prompts.insert(sequence, Prompt { job, row, outlet, asked, began: asked });
+        let (began, cached, told, kept) = (None, 0, 0, 0);
+        let marks = HashSet::new();
+        let prompt = Prompt { job, chain, row, outlet, asked, began, cached, told, marks, kept };
+        self.prompts.insert(sequence, prompt);
     }
 
     /// Ends what nobody reads any more and what comes too late.
@@ -70,18 +102,32 @@ impl Prompts {
         }
     }
 
-    /// Gives room to prompts in turn, as long as few enough are under way.
-    pub(super) fn admit(&mut self, pool: &Pool, device: &mut impl Device) -> Result<(), DeviceFault> {
+    /// Gives room to prompts in turn, as long as few enough are under way. How many of their tokens were cached.
+    pub(super) fn admit(&mut self, now: Instant, device: &mut impl Device) -> Result<u64, DeviceFault> {
+        let mut cached = 0;
         while self.plan.waiting() > 0 && self.in_turn() < self.limits.prompts_in_turn {
-            match self.plan.admit(pool) {
-                Some(Ok(sequence)) => self.begin(sequence, device)?,
-                Some(Err((sequence, no_room))) if !no_room.may_pass() => {
-                    self.end(sequence, Err(no_room.into()));
+            let (mut hit, prompts, pool) = (None, &mut self.prompts, &self.pool);
+            let admitted = self.plan.admit(now, |sequence, ask| {
+                let Some(prompt) = prompts.get_mut(&sequence) else { return start_cold(pool, ask.tokens) };
+                let Some(chain) = &prompt.chain else { return start_cold(pool, ask.tokens) };
+                let Admitted { lease, hit: found, marks } = pool.admit(chain, Tokens(ask.tokens))?;
+                let resume_at = found.as_ref().map_or(0, |hit: &Hit<Kept>| hit.resume_at.0);
+                hit = found;
+                prompt.marks = marks.into_iter().map(|mark| mark.0).collect();
+                // What was told of before is not told again in part.
+                let stops = prompt.marks.iter().copied().chain([prompt.told]);
+                Ok(Start { lease, resume_at, marks: stops.collect() })
+            });
+            match admitted {
+                Some(Ok(sequence)) => cached += self.begin(sequence, hit, device)?,
+                Some(Err((sequence, refusal))) if !refusal.may_pass() => {
+                    self.end(sequence, Err(refusal.into()));
                 }
+                Some(Err((sequence, _))) if self.make_way(sequence) => {}
                 Some(Err(_)) | None => break,
             }
         }
-        Ok(())
+        Ok(cached)
     }
 
     fn in_turn(&self) -> usize {
@@ -89,45 +135,25 @@ impl Prompts {
         self.prompts.iter().filter(|(sequence, prompt)| under_way(sequence) && prompt.keeps_up()).count()
     }
 
-    fn begin(&mut self, sequence: SequenceId, device: &mut impl Device) -> Result<(), DeviceFault> {
-        let Some(prompt) = self.prompts.get_mut(&sequence) else { return Ok(()) };
-        let Some(lease) = self.plan.lease(sequence) else { return Ok(()) };
-        prompt.began = Instant::now();
-        tracing::debug!(
-            request_id = prompt.job.request_id,
-            tokens = prompt.job.prompt.len(),
-            slot = lease.slot().0,
-            "prompt begins"
-        );
-        // The queue is empty, and a reader that is gone is seen by the next sweep.
-        let _gone = prompt.outlet.send(PrefillEvent::Started);
-        if self.facts.poison
-            && let Err(fault) = device.poison(lease)
-        {
-            return self.fail_if(sequence, Err(fault));
-        }
-        if !prompt.job.sampling.needs_slot_rows() {
-            return Ok(());
-        }
-        let rows = SlotRows { seen: &prompt.job.prompt, counts: &[], bias: &prompt.job.sampling.logit_bias };
-        let done = device.set_sampling(lease.slot(), &rows);
-        self.fail_if(sequence, done)
-    }
-
     /// The next chunk, of a prompt whose reader keeps up.
     pub(super) fn next_step(&self) -> Option<ChunkStep> {
         self.plan.next_step(|sequence| self.prompts.get(&sequence).is_some_and(Prompt::keeps_up))
     }
 
-    /// Computes a chunk and tells its reader.
-    pub(super) fn run(&mut self, step: &ChunkStep, device: &mut impl Device) -> Result<(), DeviceFault> {
-        let ran = self.compute(step, device);
+    /// Computes a chunk and tells its reader; before the first one, tells the reader what was cached.
+    pub(super) fn run(&mut self, step: &ChunkStep, device: &mut impl Device) -> Result<Ran, DeviceFault> {
+        let told = self.prompts.get(&step.sequence).map_or(0, |prompt| prompt.told);
+        let ran = if told < step.start {
+            self.tell_cached(step, told, device).map(|()| Ran::Told)
+        } else {
+            self.compute(step, device).map(|()| Ran::Computed)
+        };
         self.fail_if(step.sequence, ran)
     }
 
     fn compute(&mut self, step: &ChunkStep, device: &mut impl Device) -> Result<(), DeviceFault> {
         let sequence = step.sequence;
-        let Some(prompt) = self.prompts.get(&sequence) else { return Ok(()) };
+        let Some(prompt) = self.prompts.get_mut(&sequence) else { return Ok(()) };
         let Some(lease) = self.plan.lease(sequence) else { return Ok(()) };
         let tokens = prompt.job.prompt.get(step.start as usize..step.end() as usize).unwrap_or_default();
         let done = device.prefill(&Chunk {
@@ -139,39 +165,42 @@ impl Prompts {
             lease,
             sampling: &prompt.row,
         })?;
-        let pools = self.facts.pools(step.start, step.valid);
-        // `next_step` saw room, and a reader that is gone is seen by the next sweep.
-        let _gone = prompt.outlet.send(PrefillEvent::Chunk {
-            first_position: step.start,
-            tokens: step.valid,
-            latents: done.latents.into(),
-            keys: done.keys.into(),
-            first_pool: pools.start,
-            pools: pools.end - pools.start,
-            done: step.end(),
-            total: step.total,
-        });
-        let last = match done.draws {
-            Some(draws) if step.is_last() => {
-                let first = first_token(&draws, prompt.job.sampling.logprobs);
-                match first {
-                    Some(first) => {
-                        let state = device.export_state(lease.slot(), step.total)?;
-                        let computed = prompt.began.elapsed();
-                        let queued = prompt.began.duration_since(prompt.asked);
-                        let timings = PrefillTimings { queued, computed };
-                        Some(Ok(PrefillEvent::Done { first, state, timings }))
-                    }
-                    None => Some(Err(Error::NotFinite { position: step.total })),
-                }
-            }
-            Some(_) | None => None,
+        let ChunkDone { latents, keys, draws } = done;
+        prompt.tell(&self.facts, step, latents, keys);
+        let slot = lease.slot();
+        let kept_here = prompt.marks.contains(&step.end());
+        let drawn = draws.filter(|_| step.is_last());
+        let state = match kept_here || drawn.is_some() {
+            true => Some(device.export_state(slot, step.end())?),
+            false => None,
         };
         self.plan.complete(step);
-        if let Some(last) = last {
+        if let Some(state) = state.as_ref().filter(|_| kept_here) {
+            self.keep(sequence, step.end(), state);
+        }
+        if let (Some(draws), Some(state)) = (drawn, state) {
+            let last = self.last(sequence, &draws, state, step.total);
             self.end(sequence, last);
+        } else if self.plan.is_to_give_way(sequence) {
+            self.plan.give_way(sequence);
         }
         Ok(())
+    }
+
+    fn last(
+        &self,
+        sequence: SequenceId,
+        draws: &Draws,
+        state: crate::SlotState,
+        total: u32,
+    ) -> Result<PrefillEvent, Error> {
+        let prompt = self.prompts.get(&sequence).ok_or(Error::Stopped)?;
+        let first = first_token(draws, prompt.job.sampling.logprobs);
+        let first = first.ok_or(Error::NotFinite { position: total })?;
+        let began = prompt.began.unwrap_or(prompt.asked);
+        let timings =
+            PrefillTimings { queued: began.duration_since(prompt.asked), computed: began.elapsed() };
+        Ok(PrefillEvent::Done { first, state, cached: prompt.cached, timings })
     }
 
     /// Ends every prompt under way: its state is gone. Those that wait have none yet.
@@ -183,7 +212,7 @@ impl Prompts {
         }
     }
 
-    fn fail_if(&mut self, sequence: SequenceId, done: Result<(), DeviceFault>) -> Result<(), DeviceFault> {
+    fn fail_if<T>(&mut self, sequence: SequenceId, done: Result<T, DeviceFault>) -> Result<T, DeviceFault> {
         if let Err(fault) = &done {
             self.end(sequence, Err(Error::Device { message: fault.message.clone() }));
         }
@@ -215,6 +244,10 @@ impl Prompts {
     pub(super) fn queued_tokens(&self) -> u64 {
         self.plan.queued_tokens()
     }
+}
+
+fn start_cold(pool: &Pool, tokens: u32) -> Result<Start<Lease>, statepool::PoolError> {
+    Ok(Start { lease: pool.reserve(tokens)?, resume_at: 0, marks: Vec::new() })
 }
 
 /// None where the logits were not finite.

@@ -1,9 +1,9 @@
 use programs::ShapeLadder;
 use programs::sampling::{REALS, SampleRow, WORDS};
 use scheduler::SequenceId;
-use statepool::{Lease, SlotId};
+use statepool::SlotId;
 
-use crate::Rows;
+use crate::{Lease, Rows};
 
 /// Packs decode steps, and packs again only what changed since the last one.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use prefix::Namespace;
 use programs::ShapeLadder;
 use programs::sampling::{SampleRow, Sampling};
 use programs::weights::Float;
@@ -11,12 +12,13 @@ use crate::command::Piece;
 use crate::fake::{FakeDevice, Script, expected};
 use crate::{
     DecodeEvent, DecodeJob, DecodeStream, EndReason, Engine, EngineHandle, Error, GenerateEvent, GenerateJob,
-    Limits, Metrics, PrefillEvent, PrefillJob, Reservation, Role,
+    Limits, Metrics, PrefillEvent, PrefillJob, PrefixCache, Reservation, Role,
 };
 
 mod faults;
 mod flow;
 mod hand_over;
+mod prefix_cache;
 mod windows;
 
 const VOCABULARY: usize = 97;
@@ -44,11 +46,15 @@ struct Rig {
 
 impl Rig {
     fn new(ladder: ShapeLadder, limits: Limits) -> Self {
+        Self::keeping(ladder, limits, None)
+    }
+
+    fn keeping(ladder: ShapeLadder, limits: Limits, prefix: Option<PrefixCache>) -> Self {
         let script = Script::default();
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let device = FakeDevice::new(ladder, VOCABULARY, script.clone());
-        let engine = Engine::over(device, Role::Both, limits, metrics).unwrap();
+        let engine = Engine::over(device, Role::Both, limits, prefix, metrics).unwrap();
         Self { engine, script, registry }
     }
 
@@ -86,10 +92,15 @@ fn prompt(seed: u64, len: usize) -> Vec<u32> {
     (0..len as u64).map(|at| ((seed * 7919 + at * at * 31 + at) % VOCABULARY as u64) as u32).collect()
 }
 
+fn namespace() -> Namespace {
+    Namespace::of(b"", b"fake")
+}
+
 fn generate(prompt: &[u32], sampling: &Sampling) -> GenerateJob {
     GenerateJob {
         request_id: "test".to_owned(),
         prompt: prompt.to_vec(),
+        namespace: namespace(),
         sampling: sampling.clone(),
         end_tokens: vec![],
         priority: 0,
@@ -101,6 +112,7 @@ fn prefill(prompt: &[u32], sampling: &Sampling) -> PrefillJob {
     PrefillJob {
         request_id: "test".to_owned(),
         prompt: prompt.to_vec(),
+        namespace: namespace(),
         sampling: sampling.clone(),
         priority: 0,
         deadline: None,
@@ -145,6 +157,7 @@ struct Prefilled {
     chunks: Vec<Piece>,
     first: u32,
     state: crate::SlotState,
+    cached: u32,
 }
 
 async fn run_prefill(handle: &EngineHandle, job: PrefillJob) -> Result<Prefilled, Error> {
@@ -156,8 +169,8 @@ async fn run_prefill(handle: &EngineHandle, job: PrefillJob) -> Result<Prefilled
             PrefillEvent::Chunk { first_position, tokens, latents, keys, .. } => {
                 chunks.push(Piece { first: first_position, tokens, latents, keys });
             }
-            PrefillEvent::Done { first, state, .. } => {
-                return Ok(Prefilled { chunks, first: first.id, state });
+            PrefillEvent::Done { first, state, cached, .. } => {
+                return Ok(Prefilled { chunks, first: first.id, state, cached });
             }
         }
     }

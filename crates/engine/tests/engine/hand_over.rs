@@ -1,13 +1,12 @@
 //! One engine prefills, another with other pages, chunks and slots decodes.
 
 use engine::{
-    DecodeEvent, DecodeJob, DraftCounts, EndReason, EngineHandle, Error, PrefillEvent, PrefillJob, Role,
-    SampledToken,
+    DecodeEvent, DecodeJob, DraftCounts, EndReason, EngineHandle, Error, PrefillEvent, Role, SampledToken,
 };
 use programs::ShapeLadder;
 use programs::sampling::Sampling;
 
-use crate::rig::{Rig, config, fixture, greedy, ladder, prompts, start_error};
+use crate::rig::{Rig, config, fixture, greedy, ladder, prefill_job, prompts, start_error};
 
 const FIXTURE: &str = "five-saved";
 
@@ -18,17 +17,9 @@ pub(crate) async fn across(
     prompt: &[u32],
     sampling: &Sampling,
 ) -> (Vec<u32>, DraftCounts) {
-    let job = PrefillJob {
-        request_id: "test".to_owned(),
-        prompt: prompt.to_vec(),
-        sampling: sampling.clone(),
-        priority: 0,
-        deadline: None,
-    };
-    assert!(matches!(decode.prefill(job.clone()), Err(Error::WrongRole { phase: "prefill" })));
     let prompt_len = prompt.len() as u32;
     let reservation = decode.reserve(prompt_len + sampling.max_tokens.unwrap()).unwrap();
-    let mut stream = prefill.prefill(job).unwrap();
+    let mut stream = prefill.prefill(prefill_job(prompt, sampling)).unwrap();
     let first: SampledToken = loop {
         match stream.next().await.unwrap().unwrap() {
             PrefillEvent::Started => {}
@@ -75,6 +66,8 @@ async fn a_sequence_goes_on_where_the_other_engine_left_it() {
     let receiver = Rig::start(config(FIXTURE, Role::Decode, other));
     let (prefill, decode) = (sender.handle(), receiver.handle());
     assert!(matches!(prefill.reserve(8), Err(Error::WrongRole { phase: "decode" })));
+    let job = prefill_job(&[1], &greedy(1));
+    assert!(matches!(decode.prefill(job), Err(Error::WrongRole { phase: "prefill" })));
     for prompt in prompts(FIXTURE) {
         let sampling = greedy(prompt.greedy.len());
         let (tokens, _) = across(&prefill, &decode, &prompt.ids, &sampling).await;

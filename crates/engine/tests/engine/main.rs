@@ -4,5 +4,6 @@
 mod demo;
 mod drafts;
 mod hand_over;
+mod prefix_cache;
 mod requests;
 mod rig;

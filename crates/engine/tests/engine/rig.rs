@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use engine::{
     DraftCounts, Engine, EngineConfig, EngineHandle, Error, GenerateEvent, GenerateJob, Limits, Metrics,
-    Progress, Role,
+    PrefillJob, Progress, Role,
 };
+use prefix::Namespace;
 use programs::ShapeLadder;
 use programs::sampling::Sampling;
 use programs::weights::Float;
@@ -63,6 +64,7 @@ pub(crate) fn config(name: &str, role: Role, ladder: ShapeLadder) -> EngineConfi
         cache_dir: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs")),
         poison: true,
         limits: Limits::default(),
+        prefix: None,
     }
 }
 
@@ -94,6 +96,13 @@ impl Rig {
 
     pub(crate) fn handle(&self) -> EngineHandle {
         self.engine.handle()
+    }
+
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap().parse().unwrap()
     }
 
     /// Within a second nothing is held, and nothing was compiled since the start.
@@ -129,12 +138,28 @@ pub(crate) fn greedy(max_tokens: usize) -> Sampling {
     sampling
 }
 
+fn namespace() -> Namespace {
+    Namespace::of(b"", b"")
+}
+
 pub(crate) fn job(prompt: &[u32], sampling: Sampling) -> GenerateJob {
     GenerateJob {
+        namespace: namespace(),
         request_id: "test".to_owned(),
         prompt: prompt.to_vec(),
         sampling,
         end_tokens: Vec::new(),
+        priority: 0,
+        deadline: None,
+    }
+}
+
+pub(crate) fn prefill_job(prompt: &[u32], sampling: &Sampling) -> PrefillJob {
+    PrefillJob {
+        request_id: "test".to_owned(),
+        prompt: prompt.to_vec(),
+        namespace: namespace(),
+        sampling: sampling.clone(),
         priority: 0,
         deadline: None,
     }

@@ -16,6 +16,8 @@ const DOUBT: f64 = 32.0;
 pub(super) struct Prompt {
     /// Its last boundary.
     pub(super) end: Units,
+    /// The last one that the same prompt, asked again, can resume at: not its end where that is a boundary.
+    pub(super) usable: Units,
     /// Where it resumes.
     pub(super) resume: Units,
     /// The last boundary that an earlier prompt had, too.
@@ -46,7 +48,7 @@ impl Marker {
         let end = prompt.end.0;
         let mut marks: Vec<u32> = Vec::new();
         if self.rules.end {
-            marks.push(end);
+            marks.extend([end, prompt.usable.0]);
         }
         if self.rules.branches {
             marks.push(prompt.leaves.0);

@@ -1,0 +1,136 @@
+//! What is kept of prompts changes how much is computed, and no token.
+
+use std::path::PathBuf;
+
+use engine::{CheckpointFormat, EngineConfig, EngineHandle, HashUnit, PrefixCache, Role};
+use model::ModelConfig;
+use programs::ShapeLadder;
+use programs::sampling::{Asked, Sampling};
+
+use crate::demo::{self, demos};
+use crate::hand_over::across;
+use crate::rig::{Rig, config, greedy, ids, job, run_counted};
+
+const UNIT: u32 = 64;
+
+fn start(folder: PathBuf, drafts: u32, keeps: Option<CheckpointFormat>) -> Rig {
+    let model = ModelConfig::from_dir(&folder).unwrap();
+    // Pages that hash units do not fill, and chunks that they do not.
+    let ladder = demo::ladder(&model, drafts);
+    let per_sequence = ladder.context.div_ceil(48) + 1;
+    let ladder = ShapeLadder {
+        chunks: vec![16, 256],
+        batches: vec![2],
+        page_tokens: 48,
+        pages: 3 * per_sequence,
+        ..ladder
+    };
+    let prefix =
+        keeps.map(|format| PrefixCache { format, ..PrefixCache::new(HashUnit::new(UNIT).unwrap(), 1 << 26) });
+    Rig::start(EngineConfig {
+        model_dir: folder,
+        drafts: Some(drafts),
+        prefix,
+        ..config("", Role::Both, ladder)
+    })
+}
+
+/// Two conversations that begin alike, in turns that go on, are edited, asked again and are whole units long.
+fn prompts(text: &[u32]) -> Vec<Vec<u32>> {
+    let turn = |kept: usize, shift: usize, length: usize| {
+        let mut all = text[..kept].to_vec();
+        all.extend(text.iter().cycle().skip(kept + shift).take(length));
+        all
+    };
+    vec![
+        turn(0, 0, 150),
+        turn(150, 0, 90),
+        turn(0, 0, 256),
+        turn(256, 0, 1),
+        turn(200, 7, 200),
+        turn(200, 7, 200),
+        turn(200, 11, 312),
+        turn(100, 3, 60),
+        turn(130, 5, 500),
+    ]
+}
+
+async fn text_of(handle: &EngineHandle) -> Vec<u32> {
+    let sampling = Asked { temperature: Some(0.8), max_tokens: Some(700), ..Asked::default() };
+    let sampling = sampling.checked(handle.facts().state.vocabulary as u32, 5).unwrap();
+    ids(&run_counted(handle, job(&[300, 301, 302], sampling)).await.0)
+}
+
+fn samplings(vocabulary: u32) -> [Sampling; 2] {
+    let asked = Asked {
+        temperature: Some(0.8),
+        repetition_penalty: Some(1.2),
+        max_tokens: Some(20),
+        logprobs: Some(5),
+        ..Asked::default()
+    };
+    let mut greedy = greedy(20);
+    greedy.logprobs = Some(5);
+    [greedy, asked.checked(vocabulary, 9).unwrap()]
+}
+
+/// With and without drafts, in one engine and from one to another, cold and from what others left.
+#[tokio::test]
+async fn warm_prompts_draw_what_cold_ones_do() {
+    for folder in demos() {
+        let f32 = Some(CheckpointFormat::F32);
+        let engines = [(0, None), (3, None), (0, f32), (3, f32)];
+        let rigs = engines.map(|(drafts, keeps)| start(folder.clone(), drafts, keeps));
+        let [cold, cold_drafting, warm, warm_drafting] = rigs.each_ref().map(Rig::handle);
+        let text = text_of(&cold).await;
+        let mut largest = 0f32;
+        let samplings = samplings(cold.facts().state.vocabulary as u32);
+        for (at, (prompt, sampling)) in prompts(&text).into_iter().zip(samplings.iter().cycle()).enumerate() {
+            let wanted = run_counted(&cold, job(&prompt, sampling.clone())).await.0;
+            let drafting = run_counted(&cold_drafting, job(&prompt, sampling.clone())).await;
+            for (handle, counts) in [(&warm, None), (&warm_drafting, Some(drafting.1))] {
+                let (tokens, accepted) = run_counted(handle, job(&prompt, sampling.clone())).await;
+                assert_eq!(ids(&tokens), ids(&wanted), "turn {at} of {}", folder.display());
+                assert!(counts.is_none_or(|counts| counts == accepted), "turn {at}: {accepted:?}");
+                let change = (tokens[0].logprob - wanted[0].logprob).abs();
+                largest = largest.max(change / wanted[0].logprob.abs().max(1.0));
+            }
+            assert_eq!(ids(&drafting.0), ids(&wanted));
+            for (from, to) in [(&warm, &cold), (&warm_drafting, &cold_drafting)] {
+                let (tokens, _) = across(from, to, &prompt, sampling).await;
+                assert_eq!(tokens, ids(&wanted), "turn {at}, moved");
+            }
+        }
+        println!("{}: first log-probabilities within {largest:e}", folder.display());
+        assert!(largest < 1e-5, "{largest}");
+        for rig in &rigs[2..] {
+            assert!(rig.counter("tandem_prefix_hit_tokens_total") > 1000);
+        }
+        for rig in rigs {
+            rig.settle().await;
+        }
+    }
+}
+
+/// A quarter of the bytes, and nearly the same answers: what is lost is said in docs/prefix-cache.md.
+#[tokio::test]
+async fn narrow_checkpoints_draw_nearly_the_same() {
+    for folder in demos() {
+        let cold = start(folder.clone(), 0, None);
+        let warm = start(folder.clone(), 0, Some(CheckpointFormat::Int8));
+        let text = text_of(&cold.handle()).await;
+        let (mut same, mut all, mut largest) = (0, 0, 0f32);
+        for prompt in prompts(&text) {
+            let mut sampling = greedy(20);
+            sampling.logprobs = Some(1);
+            let wanted = run_counted(&cold.handle(), job(&prompt, sampling.clone())).await.0;
+            let got = run_counted(&warm.handle(), job(&prompt, sampling)).await.0;
+            largest = largest.max((got[0].logprob - wanted[0].logprob).abs());
+            all += wanted.len();
+            same += got.iter().zip(&wanted).take_while(|(got, wanted)| got.id == wanted.id).count();
+        }
+        println!("{}: {same} of {all} tokens, log-probabilities within {largest}", folder.display());
+        assert!(warm.counter("tandem_prefix_hit_tokens_total") > 1000);
+        assert!(largest < 0.05 && same * 10 > all * 9, "{same} of {all}, {largest}");
+    }
+}
