@@ -3,7 +3,7 @@ use std::sync::{Arc, Weak};
 
 use prefix::Chain;
 use scheduler::SequenceId;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::decode::{DecodeEvent, DecodeJob};
 use crate::outlet::Outlet;
@@ -70,17 +70,23 @@ pub(crate) struct StartDecode {
     pub(crate) outlet: Outlet<DecodeEvent>,
 }
 
-/// Sends to the device thread.
+/// Sends to whoever runs the step loop.
 #[derive(Clone, Debug)]
-pub(crate) struct Commands(pub(crate) mpsc::Sender<Command>);
+pub(crate) struct Commands {
+    pub(crate) queue: mpsc::Sender<Command>,
+    /// Rings for each, for a loop that is not waiting at the queue.
+    pub(crate) bell: Arc<Notify>,
+}
 
 impl Commands {
     pub(crate) fn send(&self, command: Command) -> Result<(), Error> {
-        self.0.send(command).map_err(|_| Error::Stopped)
+        self.queue.send(command).map_err(|_| Error::Stopped)?;
+        self.bell.notify_one();
+        Ok(())
     }
 
     /// Makes the device thread look again; when it is gone there is nobody to look.
     pub(crate) fn wake(&self) {
-        let _gone = self.0.send(Command::Wake);
+        let _gone = self.send(Command::Wake);
     }
 }

@@ -44,8 +44,11 @@ pub use metrics::Metrics;
 pub use prefill::{PrefillEvent, PrefillJob, PrefillStream, PrefillTimings, SampledToken};
 pub use prefix::{HashUnit, Namespace};
 pub use reservation::{NotStarted, Reservation};
+#[cfg(any(test, feature = "test-util"))]
+pub use start::Stepper;
 pub use start::{Engine, Progress};
 pub use statepool::{Event as CacheEvent, Marks};
+pub use steps::Turn;
 
 /// Pages and a slot of one sequence.
 pub type Lease = statepool::Lease<Kept>;

@@ -1,6 +1,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use tokio::sync::{Mutex, Notify, watch};
 
@@ -8,7 +9,7 @@ use crate::command::{Command, Commands};
 use crate::handle::Shared;
 use crate::load::Load;
 use crate::plugin::PluginDevice;
-use crate::steps::StepLoop;
+use crate::steps::{Clock, Given, StepLoop};
 use crate::{Device, EngineConfig, EngineHandle, Error, Limits, Metrics, Pool, PrefixCache, Role};
 
 /// How far the start has come.
@@ -50,42 +51,92 @@ impl Engine {
         prefix: Option<PrefixCache>,
         metrics: Metrics,
     ) -> Result<Self, Error> {
-        let (sender, commands) = mpsc::channel();
-        let sender = Commands(sender);
-        let freed = Arc::new(Notify::new());
-        let facts = device.facts().clone();
-        let pool = {
-            let (sender, freed) = (sender.clone(), Arc::clone(&freed));
-            let cache = prefix.map(|prefix| prefix.config(&facts));
-            Pool::with_cache(facts.pool(), cache, move || {
-                freed.notify_waiters();
-                sender.wake();
-            })
-        };
-        metrics.watch(&pool);
-        let (load_sender, load) = watch::channel(Load::idle(&pool));
-        let keep = prefix.map(|prefix| prefix.format).unwrap_or_default();
-        let steps = StepLoop::new(device, pool.clone(), commands, (limits, keep), metrics, load_sender);
+        let (handle, steps) = assembled(device, role, limits, prefix, metrics, Instant::now);
         let thread = std::thread::Builder::new().name("device".to_owned()).spawn(move || steps.run())?;
-        let shared = Shared {
-            commands: sender,
-            pool,
-            facts,
-            role,
-            limits,
-            unit: prefix.map(|prefix| prefix.unit),
-            load,
-            freed,
-            line: Mutex::new(()),
-            sequences: AtomicU64::new(0),
-        };
-        Ok(Self { handle: EngineHandle { shared: Arc::new(shared) }, thread: Some(thread) })
+        Ok(Self { handle, thread: Some(thread) })
+    }
+
+    /// An engine without a thread: whoever has the [`Stepper`] runs its steps, on a clock of its own.
+    #[cfg(any(test, feature = "test-util"))]
+    pub fn stepped<D: Device>(
+        device: D,
+        role: Role,
+        limits: Limits,
+        prefix: Option<PrefixCache>,
+        metrics: Metrics,
+        clock: fn() -> Instant,
+    ) -> (Self, Stepper<D>) {
+        let (handle, steps) = assembled(device, role, limits, prefix, metrics, clock);
+        let bell = Arc::clone(&handle.shared.commands.bell);
+        (Self { handle, thread: None }, Stepper { steps, bell })
     }
 
     /// A handle to this engine.
     pub fn handle(&self) -> EngineHandle {
         self.handle.clone()
     }
+}
+
+/// The steps of an engine that has no thread.
+#[cfg(any(test, feature = "test-util"))]
+#[derive(Debug)]
+pub struct Stepper<D> {
+    steps: StepLoop<D>,
+    bell: Arc<Notify>,
+}
+
+#[cfg(any(test, feature = "test-util"))]
+impl<D: Device> Stepper<D> {
+    /// One round; never waits.
+    pub fn turn(&mut self) -> crate::Turn {
+        self.steps.turn()
+    }
+
+    /// Rings when something is asked.
+    pub fn bell(&self) -> Arc<Notify> {
+        Arc::clone(&self.bell)
+    }
+}
+
+/// An engine whose steps nobody runs yet.
+fn assembled<D: Device>(
+    device: D,
+    role: Role,
+    limits: Limits,
+    prefix: Option<PrefixCache>,
+    metrics: Metrics,
+    clock: Clock,
+) -> (EngineHandle, StepLoop<D>) {
+    let (queue, commands) = mpsc::channel();
+    let sender = Commands { queue, bell: Arc::default() };
+    let freed = Arc::new(Notify::new());
+    let facts = device.facts().clone();
+    let pool = {
+        let (sender, freed) = (sender.clone(), Arc::clone(&freed));
+        let cache = prefix.map(|prefix| prefix.config(&facts));
+        Pool::with_cache(facts.pool(), cache, move || {
+            freed.notify_waiters();
+            sender.wake();
+        })
+    };
+    metrics.watch(&pool);
+    let (load_sender, load) = watch::channel(Load::idle(&pool));
+    let keep = prefix.map(|prefix| prefix.format).unwrap_or_default();
+    let given = Given { pool: pool.clone(), commands, limits, keep, metrics, load: load_sender, clock };
+    let steps = StepLoop::new(device, given);
+    let shared = Shared {
+        commands: sender,
+        pool,
+        facts,
+        role,
+        limits,
+        unit: prefix.map(|prefix| prefix.unit),
+        load,
+        freed,
+        line: Mutex::new(()),
+        sequences: AtomicU64::new(0),
+    };
+    (EngineHandle { shared: Arc::new(shared) }, steps)
 }
 
 impl Drop for Engine {

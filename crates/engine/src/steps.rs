@@ -32,11 +32,29 @@ pub(crate) struct StepLoop<D> {
     commands: Receiver<Command>,
     metrics: Metrics,
     load: watch::Sender<Load>,
+    clock: Clock,
     epoch: Epoch,
     prompts: Prompts,
     answers: Answers,
     prefill_rate: Rate,
     decode_rate: Rate,
+}
+
+/// What time it is; an argument, so that time can be made.
+pub(crate) type Clock = fn() -> Instant;
+
+/// What one round of the loop came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// There were steps to run, and there may be more.
+    Ran,
+    /// Nothing to do before something is asked, or this moment comes.
+    Idle {
+        /// The earliest deadline.
+        until: Option<Instant>,
+    },
+    /// The engine was dropped, and there is nothing more to do.
+    Stopped,
 }
 
 /// Whether the thread goes on.
@@ -46,16 +64,22 @@ enum Go {
     Stop,
 }
 
+/// What the loop is given beside its device.
+#[derive(Debug)]
+pub(crate) struct Given {
+    pub(crate) pool: Pool,
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) limits: Limits,
+    pub(crate) keep: CheckpointFormat,
+    pub(crate) metrics: Metrics,
+    pub(crate) load: watch::Sender<Load>,
+    pub(crate) clock: Clock,
+}
+
 impl<D: Device> StepLoop<D> {
-    pub(crate) fn new(
-        device: D,
-        pool: Pool,
-        commands: Receiver<Command>,
-        (limits, keep): (Limits, CheckpointFormat),
-        metrics: Metrics,
-        load: watch::Sender<Load>,
-    ) -> Self {
-        let prompts = Prompts::new(device.facts(), limits, keep, pool.clone());
+    pub(crate) fn new(device: D, given: Given) -> Self {
+        let Given { pool, commands, limits, keep, metrics, load, clock } = given;
+        let prompts = Prompts::new(device.facts(), limits, keep, pool.clone(), clock);
         let answers = Answers::new(&device.facts().ladder, limits);
         Self {
             device,
@@ -63,6 +87,7 @@ impl<D: Device> StepLoop<D> {
             commands,
             metrics,
             load,
+            clock,
             epoch: Epoch::default(),
             prompts,
             answers,
@@ -73,34 +98,44 @@ impl<D: Device> StepLoop<D> {
 
     /// Runs until told to stop, or until nobody is left to ask.
     pub(crate) fn run(mut self) {
-        let mut busy = false;
         loop {
-            self.publish();
-            if self.take_commands(busy) == Go::Stop {
-                return;
+            let waited = match self.turn() {
+                Turn::Ran => continue,
+                Turn::Stopped => return,
+                Turn::Idle { until } => self.wait_for_command(until),
+            };
+            match waited {
+                Ok(command) => {
+                    if self.obey(command) == Go::Stop {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
             }
-            let now = Instant::now();
-            self.prompts.sweep(now);
-            self.answers.sweep(now);
-            let prefilled = self.prefill_step();
-            let decoded = self.decode_step();
-            busy = prefilled || decoded;
         }
     }
 
-    /// Takes what has been asked; waits for something to be asked when the last round found nothing to do.
-    fn take_commands(&mut self, busy: bool) -> Go {
-        if !busy {
-            match self.wait_for_command() {
-                Ok(command) => {
-                    if self.obey(command) == Go::Stop {
-                        return Go::Stop;
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => return Go::On,
-                Err(RecvTimeoutError::Disconnected) => return Go::Stop,
-            }
+    /// Takes what was asked, drops what was abandoned or is late, and runs the steps that there are, at most one of each
+    /// phase. Never waits.
+    pub(crate) fn turn(&mut self) -> Turn {
+        if self.take_commands() == Go::Stop {
+            return Turn::Stopped;
         }
+        let now = (self.clock)();
+        self.prompts.sweep(now);
+        self.answers.sweep(now);
+        let prefilled = self.prefill_step();
+        let decoded = self.decode_step();
+        self.publish();
+        if prefilled || decoded {
+            return Turn::Ran;
+        }
+        let deadlines = [self.prompts.next_deadline(), self.answers.next_deadline()];
+        Turn::Idle { until: deadlines.into_iter().flatten().min() }
+    }
+
+    fn take_commands(&mut self) -> Go {
         for _ in 0..COMMANDS_PER_STEP {
             match self.commands.try_recv() {
                 Ok(command) => {
@@ -115,11 +150,10 @@ impl<D: Device> StepLoop<D> {
         Go::On
     }
 
-    fn wait_for_command(&self) -> Result<Command, RecvTimeoutError> {
-        let deadlines = [self.prompts.next_deadline(), self.answers.next_deadline()];
-        match deadlines.into_iter().flatten().min() {
+    fn wait_for_command(&self, until: Option<Instant>) -> Result<Command, RecvTimeoutError> {
+        match until {
             None => self.commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(deadline) => self.commands.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+            Some(until) => self.commands.recv_timeout(until.saturating_duration_since((self.clock)())),
         }
     }
 
@@ -181,16 +215,16 @@ impl<D: Device> StepLoop<D> {
     }
 
     fn prefill_step(&mut self) -> bool {
-        let admitted = self.prompts.admit(Instant::now(), &mut self.device);
+        let admitted = self.prompts.admit((self.clock)(), &mut self.device);
         if let Ok(cached) = &admitted {
             self.metrics.prefix_hit_tokens.inc_by(*cached);
         }
         self.settle(admitted.map(drop));
         let Some(step) = self.prompts.next_step() else { return false };
-        let began = Instant::now();
+        let began = (self.clock)();
         let done = self.prompts.run(&step, &mut self.device);
         if let Ok(Ran::Computed) = &done {
-            let took = began.elapsed();
+            let took = (self.clock)().duration_since(began);
             self.metrics.prefill_step.observe(took.as_secs_f64());
             self.metrics.prefill_tokens.inc_by(step.valid.into());
             self.prefill_rate.observe(step.valid, took);
@@ -203,10 +237,10 @@ impl<D: Device> StepLoop<D> {
         if !self.answers.plan() {
             return false;
         }
-        let began = Instant::now();
+        let began = (self.clock)();
         let done = self.answers.run(&mut self.device);
         if let Ok(drawn) = &done {
-            let took = began.elapsed();
+            let took = (self.clock)().duration_since(began);
             self.metrics.decode_step.observe(took.as_secs_f64());
             self.metrics.decode_tokens.inc_by(drawn.tokens.into());
             self.metrics.drafted_tokens.inc_by(drawn.drafts.verified.into());

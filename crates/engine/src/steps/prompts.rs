@@ -6,6 +6,7 @@ use programs::sampling::SampleRow;
 use scheduler::{Ask, ChunkStep, Grid, Prefill, Priority, SequenceId, Start};
 use statepool::{Admitted, Hit};
 
+use super::Clock;
 use crate::command::StartPrefill;
 use crate::outlet::Outlet;
 use crate::{
@@ -26,6 +27,7 @@ pub(super) struct Prompts {
     limits: Limits,
     /// How checkpoints are held.
     keep: CheckpointFormat,
+    clock: Clock,
 }
 
 #[derive(Debug)]
@@ -64,10 +66,16 @@ pub(super) enum Ran {
 }
 
 impl Prompts {
-    pub(super) fn new(facts: &Facts, limits: Limits, keep: CheckpointFormat, pool: Pool) -> Self {
+    pub(super) fn new(
+        facts: &Facts,
+        limits: Limits,
+        keep: CheckpointFormat,
+        pool: Pool,
+        clock: Clock,
+    ) -> Self {
         let grid = Grid::new(facts.ladder.chunks.clone());
         let plan = Prefill::new(grid, limits.patience);
-        Self { plan, prompts: HashMap::new(), pool, facts: facts.clone(), limits, keep }
+        Self { plan, prompts: HashMap::new(), pool, facts: facts.clone(), limits, keep, clock }
     }
 
     pub(super) fn queue(&mut self, start: StartPrefill) {
@@ -77,7 +85,7 @@ impl Prompts {
             outlet.end(Err(Error::QueueFull { waiting }));
             return;
         }
-        let asked = Instant::now();
+        let asked = (self.clock)();
         let tokens = u32::try_from(job.prompt.len()).unwrap_or(u32::MAX);
         let ask = Ask { tokens, priority: Priority(job.priority), asked, deadline: job.deadline };
         self.plan.queue(sequence, ask);
@@ -198,8 +206,10 @@ impl Prompts {
         let first = first_token(draws, prompt.job.sampling.logprobs);
         let first = first.ok_or(Error::NotFinite { position: total })?;
         let began = prompt.began.unwrap_or(prompt.asked);
-        let timings =
-            PrefillTimings { queued: began.duration_since(prompt.asked), computed: began.elapsed() };
+        let timings = PrefillTimings {
+            queued: began.duration_since(prompt.asked),
+            computed: (self.clock)().duration_since(began),
+        };
         Ok(PrefillEvent::Done { first, state, cached: prompt.cached, timings })
     }
 
