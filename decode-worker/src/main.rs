@@ -3,6 +3,7 @@
 use anyhow::Context;
 use decode_worker::{Deps, Flags, build};
 use host::Host;
+use tokio::net::TcpListener;
 use worker::Shell;
 
 fn main() -> anyhow::Result<()> {
@@ -14,8 +15,8 @@ fn main() -> anyhow::Result<()> {
 async fn run(flags: Flags) -> anyhow::Result<()> {
     let tracing = process::observe::start("tandem-decode-worker", &flags.worker.observe)?;
     let drain = flags.worker.observe.drain()?;
-    let shell = Shell::bind(&flags.worker, drain.clone()).await?;
-    let (data, _) = process::net::bind("data", &flags.data).await?;
+    let shell = Shell::bind(net::system(), &flags.worker, drain.clone()).await?;
+    let data = TcpListener::bind(&flags.data).await.with_context(|| format!("--data {}", flags.data))?;
     let at = shell.serve_http();
     let loading = {
         let (flags, meters) = (flags.clone(), at.meters.clone());

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use net::Network;
 use proto::v1::WorkerRecord;
 use tonic::transport::{Channel, Endpoint};
 
@@ -19,12 +20,18 @@ const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
 /// The connections. Clones are the same connections.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Channels {
+    network: Network,
     by_incarnation: Arc<Mutex<HashMap<Bytes, Channel>>>,
 }
 
 impl Channels {
+    /// No connection yet.
+    pub(crate) fn new(network: Network) -> Self {
+        Self { network, by_incarnation: Arc::default() }
+    }
+
     /// The connection to this start of the worker. Must be called inside the runtime.
     pub(crate) fn to(&self, record: &WorkerRecord) -> Result<Channel, Error> {
         let mut channels = self.by_incarnation.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,13 +41,12 @@ impl Channels {
         let endpoint = Endpoint::from_shared(format!("http://{}", record.grpc_address))
             .map_err(|error| Error::Internal(format!("worker {:?} has a bad address: {error}", record.name)))?
             .connect_timeout(CONNECT)
-            .tcp_nodelay(true)
             .http2_keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
-        let channel = endpoint.connect_lazy();
+        let channel = endpoint.connect_with_connector_lazy(net::connector(&self.network));
         channels.insert(record.incarnation.clone(), channel.clone());
         Ok(channel)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use discovery::View;
+use net::Network;
 use process::Drain;
 use telemetry::Meters;
 use tokio::sync::watch;
@@ -36,6 +37,8 @@ pub struct Config {
 /// What a router is given from outside.
 #[derive(Debug)]
 pub struct Deps {
+    /// How workers are reached.
+    pub network: Network,
     /// The registry's view of the fleet.
     pub members: watch::Receiver<View>,
     pub meters: Meters,
@@ -62,7 +65,7 @@ impl Router {
     /// A router of `model`; nothing is bound or connected yet.
     pub fn build(model: Model, config: Config, deps: Deps) -> Self {
         let metrics = Metrics::register(&deps.meters);
-        let fleet = Fleet::new(model.name.clone(), deps.members, Channels::default());
+        let fleet = Fleet::new(model.name.clone(), deps.members, Channels::new(deps.network));
         let dispatch = Dispatch::new(fleet.clone(), metrics.clone(), deps.drain.clone(), config.retries);
         Self {
             model: Arc::new(model),

@@ -10,12 +10,13 @@ async fn main() -> anyhow::Result<()> {
     let flags: Flags = process::config::parse();
     let _tracing = process::observe::start("tandem-router", &flags.observe)?;
     let drain = flags.observe.drain()?;
-    let (grpc, grpc_address) = process::net::bind("grpc", &flags.grpc).await?;
-    let (http, http_address) = process::net::bind("http", &flags.http).await?;
+    let network = net::system();
+    let (grpc, grpc_address) = process::net::bind(&network, "grpc", &flags.grpc).await?;
+    let (http, http_address) = process::net::bind(&network, "http", &flags.http).await?;
     let model = Model::open(&flags.model, flags.served_name())
         .with_context(|| format!("--model {}", flags.model.display()))?;
     let registry = InMemory::new();
-    let deps = Deps { members: registry.watch(), meters: Meters::new(), drain, seed: rand::random };
+    let deps = Deps { network, members: registry.watch(), meters: Meters::new(), drain, seed: rand::random };
     let router = Router::build(model, flags.config(), deps);
     tracing::info!(grpc = %grpc_address, http = %http_address, "listening");
     let membership = MembershipService::new(registry, flags.lease());

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use discovery::MembershipService;
+use net::Listener;
 use process::Drain;
 use process::grpc::{self, HealthReporter, ServingStatus};
 use process::http::{self, Ready};
@@ -10,7 +11,6 @@ use proto::MESSAGE_LIMIT;
 use proto::v1::Role;
 use proto::v1::inference_server::InferenceServer;
 use proto::v1::membership_server::MembershipServer;
-use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::ingress;
@@ -24,8 +24,8 @@ const DRAIN_POLL: Duration = Duration::from_millis(20);
 /// Where a router is reached; bound by the caller.
 #[derive(Debug)]
 pub struct Listeners {
-    pub grpc: TcpListener,
-    pub http: TcpListener,
+    pub grpc: Listener,
+    pub http: Listener,
 }
 
 /// Why serving ended, other than by a drain.

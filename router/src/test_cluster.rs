@@ -89,8 +89,13 @@ impl Cluster {
         let model = Model::open(folder.path(), "demo".to_owned()).unwrap();
         let registry = InMemory::new();
         let drain = Drain::new();
-        let deps =
-            Deps { members: registry.watch(), meters: Meters::new(), drain: drain.clone(), seed: || 7 };
+        let deps = Deps {
+            network: net::system(),
+            members: registry.watch(),
+            meters: Meters::new(),
+            drain: drain.clone(),
+            seed: || 7,
+        };
         let router = Router::build(model, config, deps);
         let mut workers = Vec::new();
         let shared = (watch::Sender::default(), Arc::default(), Arc::new(Mutex::new(1)));
@@ -168,7 +173,7 @@ impl Worker {
         *worker.seat.lock().unwrap() = Some(worker.sit(registry));
         let routes =
             Routes::new(PrefillServer::new(worker.clone())).add_service(DecodeServer::new(worker.clone()));
-        tokio::spawn(process::grpc::serve(listener, routes, Drain::new()));
+        tokio::spawn(process::grpc::serve(Box::new(listener), routes, Drain::new()));
         worker
     }
 

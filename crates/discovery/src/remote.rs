@@ -3,6 +3,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use async_trait::async_trait;
+use net::Network;
 use proto::{
     status::Fault,
     v1::{ErrorReason, JoinRequest, Load, WorkerRecord, membership_client::MembershipClient},
@@ -27,20 +28,20 @@ const SHORTEST_BEAT: Duration = Duration::from_millis(20);
 pub struct Remote {
     address: String,
     endpoint: Endpoint,
+    network: Network,
 }
 
 impl Remote {
     /// Checks the address; connects only when announcing.
-    pub fn new(address: &str) -> Result<Self, Error> {
+    pub fn new(address: &str, network: Network) -> Result<Self, Error> {
         let url = if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
         let endpoint = Endpoint::from_shared(url)
             .map_err(|error| Error::Address { address: address.to_owned(), reason: error.to_string() })?
             .connect_timeout(Duration::from_secs(2))
-            .tcp_nodelay(true)
             .http2_keep_alive_interval(Duration::from_secs(1))
             .keep_alive_timeout(Duration::from_secs(3))
             .keep_alive_while_idle(true);
-        Ok(Self { address: address.to_owned(), endpoint })
+        Ok(Self { address: address.to_owned(), endpoint, network })
     }
 
     async fn stay(
@@ -48,8 +49,9 @@ impl Remote {
         record: &WorkerRecord,
         load: &mut watch::Receiver<Load>,
     ) -> Result<Infallible, tonic::Status> {
-        let channel: Channel =
-            self.endpoint.connect().await.map_err(|error| tonic::Status::unavailable(error.to_string()))?;
+        let connector = net::connector(&self.network);
+        let connected = self.endpoint.connect_with_connector(connector).await;
+        let channel: Channel = connected.map_err(|error| tonic::Status::unavailable(error.to_string()))?;
         let (beats, stream) = mpsc::channel(4);
         let first = JoinRequest { record: Some(record.clone()), load: Some(*load.borrow_and_update()) };
         // The queue is empty and its reader is below, so this can't be refused.

@@ -1,13 +1,21 @@
 //! What every gRPC server here has: health, reflection, keep-alive, and an end.
 
-use std::time::Duration;
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
-use tonic::{service::Routes, transport::Server};
+use ::net::{AnyStream, Listener};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tonic::{
+    service::Routes,
+    transport::{Server, server::Connected},
+};
 pub use tonic_health::{ServingStatus, server::HealthReporter};
 
-use crate::Drain;
+use crate::{Drain, net::accepted};
 
 /// Health and reflection (v1 and v1alpha), to which a program adds its services. `descriptors` is the encoded
 /// `FileDescriptorSet` that reflection shows.
@@ -23,13 +31,12 @@ pub fn base(descriptors: &'static [u8]) -> Result<(HealthReporter, Routes), toni
 }
 
 /// Serves until the drain begins, then lets running calls end; the drain's force cuts them off.
-pub async fn serve(
-    listener: TcpListener,
-    routes: Routes,
-    drain: Drain,
-) -> Result<(), tonic::transport::Error> {
+pub async fn serve(listener: Listener, routes: Routes, drain: Drain) -> Result<(), tonic::transport::Error> {
     let _work = drain.hold();
-    let incoming = Nodelay::new(listener);
+    let incoming = futures::stream::unfold(listener, |mut listener| async move {
+        let (stream, _) = accepted(&mut listener).await;
+        Some((Ok::<_, io::Error>(Accepted(stream)), listener))
+    });
     let server = Server::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(1)))
         .http2_keepalive_timeout(Some(Duration::from_secs(3)))
@@ -43,24 +50,52 @@ pub async fn serve(
     }
 }
 
-/// Accepted sockets send every write at once: tokens are small and must not wait for an acknowledgement.
-struct Nodelay(TcpListenerStream);
+/// An accepted connection.
+#[derive(Debug)]
+struct Accepted(AnyStream);
 
-impl Nodelay {
-    fn new(listener: TcpListener) -> Self {
-        Self(TcpListenerStream::new(listener))
+impl Connected for Accepted {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
+}
+
+impl AsyncRead for Accepted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, into)
     }
 }
 
-impl tokio_stream::Stream for Nodelay {
-    type Item = std::io::Result<tokio::net::TcpStream>;
+impl AsyncWrite for Accepted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
 
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        std::pin::Pin::new(&mut self.0).poll_next(context).map(|next| {
-            next.map(|accepted| accepted.and_then(|stream| stream.set_nodelay(true).map(|()| stream)))
-        })
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
     }
 }

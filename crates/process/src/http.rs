@@ -2,23 +2,24 @@
 
 use std::{
     future::IntoFuture,
+    io,
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use ::net::{AnyStream, Listener};
 use axum::{
     Router,
     http::{StatusCode, header::CONTENT_TYPE},
     response::IntoResponse,
     routing::get,
-    serve::ListenerExt,
 };
 use telemetry::Meters;
-use tokio::net::TcpListener;
 
-use crate::Drain;
+use crate::{Drain, net::accepted};
 
 /// Whether a program can serve requests now. Clones are the same switch.
 #[derive(Debug, Clone, Default)]
@@ -61,19 +62,31 @@ pub fn routes(meters: Meters, ready: Ready) -> Router {
 }
 
 /// Serves until the drain begins, then lets running requests end; the drain's force cuts them off.
-pub async fn serve(listener: TcpListener, routes: Router, drain: Drain) -> std::io::Result<()> {
+pub async fn serve(listener: Listener, routes: Router, drain: Drain) -> std::io::Result<()> {
     let _work = drain.hold();
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY not set");
-        }
-    });
     let begun = drain.clone();
-    let server = axum::serve(listener, routes)
+    let server = axum::serve(Door(listener), routes)
         .with_graceful_shutdown(async move { begun.begun().await })
         .into_future();
     tokio::select! {
         served = server => served,
         () = drain.forced() => Ok(()),
+    }
+}
+
+/// A listener as axum takes it.
+#[derive(Debug)]
+struct Door(Listener);
+
+impl axum::serve::Listener for Door {
+    type Io = AnyStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        accepted(&mut self.0).await
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.0.local_addr()
     }
 }

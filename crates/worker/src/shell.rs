@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use discovery::{Announce, Remote};
+use net::{Listener, Network};
 use process::{
     Drain,
     grpc::{self, HealthReporter, ServingStatus},
@@ -10,7 +11,7 @@ use process::{
 };
 use proto::v1::{Load, WorkerRecord, worker_server::WorkerServer};
 use telemetry::Meters;
-use tokio::{net::TcpListener, sync::watch};
+use tokio::sync::watch;
 use tonic::service::Routes;
 
 use crate::{CacheLog, Flags, Incarnation, WorkerService};
@@ -48,22 +49,28 @@ pub struct Shell {
     pub meters: Meters,
     /// When to stop taking work.
     pub drain: Drain,
-    grpc: TcpListener,
-    http: TcpListener,
+    network: Network,
+    grpc: Listener,
+    http: Listener,
     ready: Ready,
 }
 
 impl Shell {
     /// Binds gRPC and HTTP, so that a wrong address is an error before anything is loaded.
-    pub async fn bind(flags: &Flags, drain: Drain) -> Result<Self, process::net::BindError> {
-        let (grpc, grpc_address) = process::net::bind("grpc", &flags.grpc).await?;
-        let (http, http_address) = process::net::bind("http", &flags.http).await?;
+    pub async fn bind(
+        network: Network,
+        flags: &Flags,
+        drain: Drain,
+    ) -> Result<Self, process::net::BindError> {
+        let (grpc, grpc_address) = process::net::bind(&network, "grpc", &flags.grpc).await?;
+        let (http, http_address) = process::net::bind(&network, "http", &flags.http).await?;
         Ok(Self {
             incarnation: Incarnation::random(),
             grpc_address,
             http_address,
             meters: Meters::new(),
             drain,
+            network,
             grpc,
             http,
             ready: Ready::new(),
@@ -80,6 +87,7 @@ impl Shell {
             http_address: self.http_address,
             meters: self.meters,
             drain: self.drain,
+            network: self.network,
             grpc: self.grpc,
             ready: self.ready,
             http,
@@ -100,7 +108,8 @@ pub struct Serving {
     pub meters: Meters,
     /// When to stop taking work.
     pub drain: Drain,
-    grpc: TcpListener,
+    network: Network,
+    grpc: Listener,
     ready: Ready,
     http: tokio::task::JoinHandle<std::io::Result<()>>,
 }
@@ -127,7 +136,7 @@ impl Serving {
         for name in ["", "tandem.v1.Worker"].iter().chain(names) {
             health.set_service_status(name, ServingStatus::Serving).await;
         }
-        let announced = Remote::new(&flags.router)?;
+        let announced = Remote::new(&flags.router, self.network)?;
         // The server outlives the announcement by a moment: what was placed here before the router knew still arrives.
         let closing = Drain::new();
         let server = tokio::spawn(grpc::serve(self.grpc, routes, closing.clone()));

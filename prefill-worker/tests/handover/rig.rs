@@ -83,7 +83,7 @@ struct Side {
 
 async fn side(role: Role, ladder: ShapeLadder, flags: &worker::Flags) -> Side {
     let device = Script::default();
-    let shell = Shell::bind(flags, Drain::new()).await.unwrap();
+    let shell = Shell::bind(net::system(), flags, Drain::new()).await.unwrap();
     let metrics = shell.meters.register(Metrics::register);
     let fake = FakeDevice::new(ladder, VOCABULARY, device.clone());
     let prefix = role.prefills().then(|| PrefixCache::new(HashUnit::new(16).unwrap(), 1 << 20));

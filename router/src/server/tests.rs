@@ -42,7 +42,11 @@ async fn a_router_opens_follows_its_fleet_and_closes_without_losing_a_request() 
     let url = format!("http://{}", grpc.local_addr().unwrap());
     let membership = MembershipService::new(cluster.registry.clone(), Duration::from_secs(1));
     let router = cluster.router.clone();
-    let serving = tokio::spawn(router.serve(Listeners { grpc, http }, membership, Duration::from_secs(5)));
+    let serving = tokio::spawn(router.serve(
+        Listeners { grpc: Box::new(grpc), http: Box::new(http) },
+        membership,
+        Duration::from_secs(5),
+    ));
     let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
     let mut client = InferenceClient::new(channel.clone());
 
