@@ -1,8 +1,8 @@
 use std::time::Instant;
 
-use engine::PrefillStream;
+use engine::{PrefillJob, PrefillStream, SampledToken, output_counts};
 use futures::Stream;
-use kvxfer::{Meters, Pace, Receipt, Ticket, send};
+use kvxfer::{FirstToken, Meters, Pace, Receipt, SamplingState, Ticket, send};
 use proto::v1::prefill_response::Event;
 use proto::v1::{HandedOver, PrefillResponse};
 use tokio::sync::mpsc;
@@ -20,10 +20,40 @@ use source::PromptSource;
 pub(crate) struct Handover {
     pub(crate) stream: PrefillStream,
     pub(crate) ticket: Ticket,
-    pub(crate) seed: u64,
-    /// Distinct and ascending.
-    pub(crate) prompt_ids: Vec<u32>,
+    pub(crate) drawn: Drawn,
     pub(crate) wants_logprobs: bool,
+}
+
+/// What the receiver must know of a prompt to go on drawing as this side would.
+#[derive(Debug)]
+pub(crate) struct Drawn {
+    seed: u64,
+    /// What was given, distinct and ascending.
+    prompt_ids: Vec<u32>,
+    /// What was drawn before this prompt was computed.
+    output: Vec<u32>,
+}
+
+impl Drawn {
+    pub(crate) fn of(job: &PrefillJob) -> Drawn {
+        let (given, output) = job.parts();
+        let mut prompt_ids = given.to_vec();
+        prompt_ids.sort_unstable();
+        prompt_ids.dedup();
+        Drawn { seed: job.sampling.seed, prompt_ids, output: output.to_vec() }
+    }
+
+    /// Where sampling stands once `first` is drawn, at `position`.
+    fn state(mut self, first: SampledToken, position: u32) -> SamplingState {
+        self.output.push(first.id);
+        SamplingState {
+            seed: self.seed,
+            position,
+            output_counts: output_counts(&self.output),
+            first: FirstToken { id: first.id, logprob: first.logprob, top: first.top },
+            prompt_ids: self.prompt_ids,
+        }
+    }
 }
 
 /// What happens to a prompt, for its caller. Unbounded: a prompt has few events, and a caller that does not read must not
@@ -79,3 +109,6 @@ impl Caller {
         Some((response.map_err(|error| status(&error)), self))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use tracing::Instrument;
 use worker::Incarnation;
 
 use crate::error::{Error, status};
-use crate::handover::{Handover, events};
+use crate::handover::{Drawn, Handover, events};
 
 /// `tandem.v1.Prefill`.
 #[derive(Clone, Debug)]
@@ -56,20 +56,23 @@ impl Service {
         let sampling: Sampling = proto::sampling::asked(sampling)
             .checked(self.facts.layout.vocabulary, 0)
             .map_err(|refused| invalid(refused.field, refused.why))?;
-        let mut prompt_ids = message.prompt_ids.clone();
-        prompt_ids.sort_unstable();
-        prompt_ids.dedup();
-        let (seed, wants_logprobs) = (sampling.seed, sampling.logprobs.is_some());
+        if message.output_tokens > 0 && message.output_tokens as usize >= message.prompt_ids.len() {
+            return Err(invalid("output_tokens", "leaves no prompt"));
+        }
         let namespace = proto::namespace::of(&message.tenant, &message.cache_salt, &self.facts.fingerprint);
-        let stream = self.engine.prefill(PrefillJob {
+        let job = PrefillJob {
             request_id: message.request_id,
             namespace,
             prompt: message.prompt_ids,
+            output_tokens: message.output_tokens,
             sampling,
             priority: message.priority,
             deadline,
-        })?;
-        Ok(Handover { stream, ticket, seed, prompt_ids, wants_logprobs })
+        };
+        let wants_logprobs = job.sampling.logprobs.is_some();
+        let drawn = Drawn::of(&job);
+        let stream = self.engine.prefill(job)?;
+        Ok(Handover { stream, ticket, drawn, wants_logprobs })
     }
 
     /// The ticket, if this worker's state is what its owner can use.

@@ -9,10 +9,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tracing::Span;
 
-use crate::dispatch::Tries;
 use crate::error::Error;
 use crate::metrics::{Metrics, Outcome};
+use crate::recovery::{Bounds, Recovery};
 use crate::request::Request;
+use crate::token_log::TokenLog;
 
 /// Bounds of the gate.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,7 @@ pub struct Arrival {
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     limits: Limits,
+    bounds: Bounds,
     permits: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
     metrics: Metrics,
@@ -47,7 +49,8 @@ pub(crate) struct Gate {
 pub(crate) struct Admitted {
     pub(crate) request: Request,
     pub(crate) arrival: Arrival,
-    pub(crate) tries: Tries,
+    pub(crate) recovery: Recovery,
+    pub(crate) log: TokenLog,
     pub(crate) outcome: Outcome,
     _permit: Permit,
 }
@@ -74,9 +77,9 @@ impl Drop for Waiting {
 }
 
 impl Gate {
-    pub(crate) fn new(limits: Limits, metrics: Metrics) -> Self {
+    pub(crate) fn new(limits: Limits, bounds: Bounds, metrics: Metrics) -> Self {
         let permits = Arc::new(Semaphore::new(limits.in_flight));
-        Self { limits, permits, waiting: Arc::default(), metrics }
+        Self { limits, bounds, permits, waiting: Arc::default(), metrics }
     }
 
     /// Waits for a permit, in order of arrival.
@@ -87,8 +90,9 @@ impl Gate {
         };
         self.metrics.permits_held.inc();
         let permit = Permit { held: self.metrics.permits_held.clone(), _permit: permit };
-        let (tries, outcome) = (Tries::default(), Outcome::of(&self.metrics));
-        Ok(Box::new(Admitted { request, arrival, tries, outcome, _permit: permit }))
+        let recovery = Recovery::new(self.bounds, arrival.deadline);
+        let (log, outcome) = (TokenLog::default(), Outcome::of(&self.metrics));
+        Ok(Box::new(Admitted { request, arrival, recovery, log, outcome, _permit: permit }))
     }
 
     /// From now on nobody is let in.

@@ -64,9 +64,9 @@ impl Caches {
         }
     }
 
-    /// What there is of one request's prompt.
-    pub(crate) fn of<'a>(&self, request: &'a Request) -> Lookup<'a> {
-        Lookup { caches: self.clone(), request, chains: Vec::new() }
+    /// What there is of one request's prompt, which may have begun to be answered.
+    pub(crate) fn of<'a>(&self, request: &'a Request, prompt: &'a [u32]) -> Lookup<'a> {
+        Lookup { caches: self.clone(), request, prompt, chains: Vec::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Bytes, Cache>> {
@@ -79,6 +79,7 @@ impl Caches {
 pub(crate) struct Lookup<'a> {
     caches: Caches,
     request: &'a Request,
+    prompt: &'a [u32],
     chains: Vec<(HashUnit, Namespace, Chain)>,
 }
 
@@ -96,7 +97,7 @@ impl Lookup<'_> {
         if let Some((.., chain)) = known {
             return held.longest(chain);
         }
-        let chain = Chain::of(&namespace, unit, &request.prompt);
+        let chain = Chain::of(&namespace, unit, self.prompt);
         let longest = held.longest(&chain);
         self.chains.push((unit, namespace, chain));
         longest

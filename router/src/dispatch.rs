@@ -1,23 +1,23 @@
 //! From a placed request to two running calls: room at the decode worker first, then prefill and decode together.
 //!
-//! Also the place that knows what to do when a worker fails a request: start it again elsewhere, a bounded number of
-//! times. The seed is part of the request, so every start draws the same tokens.
+//! A request that a worker fails is placed again, as [`Recovery`](crate::recovery::Recovery) says. The output so far goes
+//! along as the prompt's end, and the seed is part of the request, so what is drawn then is what would have been drawn.
 
 mod calls;
 mod reservation;
 
-use bytes::Bytes;
 use proto::status::Fault;
-use proto::v1::{ErrorReason, PrefillResponse, Role, RunResponse};
-use tokio::time::Instant;
+use proto::v1::{PrefillResponse, Role, RunResponse};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use crate::admission::Admitted;
 use crate::error::Error;
-use crate::fleet::{Fleet, Placed, Seat};
+use crate::fleet::{Fleet, News, Placed, Seat};
 use crate::metrics::Metrics;
-use crate::placement::Avoid;
+use crate::recovery::{Failure, Next, Stage};
+use crate::token_log::TokenLog;
 
 pub(crate) use calls::Call;
 use reservation::{Reservation, reserve};
@@ -28,24 +28,13 @@ pub(crate) struct Dispatch {
     fleet: Fleet,
     metrics: Metrics,
     drain: process::Drain,
-    /// How often a request is started again at most.
-    retries: u32,
-}
-
-/// How often and where a request was tried.
-#[derive(Debug, Default)]
-pub(crate) struct Tries {
-    /// Starts so far that failed.
-    pub(crate) failed: u32,
-    pub(crate) avoid: Avoid,
-    cause: Option<Error>,
 }
 
 /// A request that could not go on, and why.
 #[derive(Debug)]
 pub(crate) struct Stranded {
     pub(crate) admitted: Box<Admitted>,
-    pub(crate) error: Error,
+    pub(crate) failure: Box<Failure>,
 }
 
 /// A request with room reserved at decode and both calls under way. Dropping it cancels both and gives the room back.
@@ -59,101 +48,96 @@ pub(crate) struct Decoding {
     reservation: Reservation,
 }
 
-impl Tries {
-    /// The present start, counted from 1.
-    pub(crate) fn attempt(&self) -> u32 {
-        self.failed + 1
-    }
-}
-
 impl Dispatch {
-    pub(crate) fn new(fleet: Fleet, metrics: Metrics, drain: process::Drain, retries: u32) -> Self {
-        Self { fleet, metrics, drain, retries }
+    pub(crate) fn new(fleet: Fleet, metrics: Metrics, drain: process::Drain) -> Self {
+        Self { fleet, metrics, drain }
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
+    /// The workers that there are.
+    pub(crate) fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
     /// Places and starts a request, again elsewhere when a worker fails it.
     pub(crate) async fn start(&self, admitted: Box<Admitted>) -> Result<Decoding, Error> {
         let mut admitted = admitted;
         loop {
-            let placed = match self.fleet.place(admitted) {
-                Ok(placed) => placed,
-                Err(stranded) => {
-                    admitted = self.again(stranded)?;
-                    continue;
-                }
+            let mut news = self.fleet.news();
+            let stranded = match self.fleet.place(admitted) {
+                Ok(placed) => match self.begin(placed).await {
+                    Ok(decoding) => return Ok(decoding),
+                    Err(stranded) => stranded,
+                },
+                Err(stranded) => stranded,
             };
-            match self.begin(placed).await {
-                Ok(decoding) => return Ok(decoding),
-                Err(stranded) => admitted = self.again(stranded)?,
-            }
+            admitted = self.again(stranded, &mut news).await?;
         }
     }
 
-    /// Starts a stranded request once more, if its error allows that.
+    /// Starts a stranded request once more, if what failed it allows that.
     pub(crate) async fn restart(&self, stranded: Stranded) -> Result<Decoding, Error> {
-        let admitted = self.again(stranded)?;
+        let mut news = self.fleet.news();
+        let admitted = self.again(stranded, &mut news).await?;
         self.start(admitted).await
     }
 
     async fn begin(&self, placed: Placed) -> Result<Decoding, Stranded> {
         let reservation = match reserve(&placed, &self.drain).await {
             Ok(reservation) => reservation,
-            Err(error) => return Err(placed.strand(error)),
+            Err(error) => return Err(placed.strand(Stage::Reserving, error)),
         };
         let prefill = calls::prefill(&placed, reservation.ticket());
         let decode = calls::decode(&placed, reservation.ticket());
         Ok(Decoding { placed, prefill, decode, began: Instant::now(), reservation })
     }
 
-    fn again(&self, stranded: Stranded) -> Result<Box<Admitted>, Error> {
-        let Stranded { mut admitted, error } = stranded;
-        let tries = &mut admitted.tries;
-        if may_retry(&error) && tries.failed < self.retries && Instant::now() < admitted.arrival.deadline {
-            tries.failed += 1;
-            tracing::warn!(request = %admitted.request.id, attempt = tries.attempt(), %error, "starting again");
-            tries.cause = Some(error);
-            self.metrics.migrations.inc();
-            return Ok(admitted);
+    /// Waits until a stranded request may be placed again.
+    async fn again(&self, stranded: Stranded, news: &mut News) -> Result<Box<Admitted>, Error> {
+        let Stranded { mut admitted, failure } = stranded;
+        match admitted.recovery.on(*failure, Instant::now()) {
+            Next::Place { at } => {
+                let recovery = &admitted.recovery;
+                let (request, attempt, drawn) =
+                    (&admitted.request.id, recovery.attempt(), admitted.log.len());
+                let cause = recovery.cause().map(tracing::field::display);
+                tracing::warn!(request, attempt, drawn, cause, "starting again");
+                self.metrics.migrations.inc();
+                sleep_until(at).await;
+                Ok(admitted)
+            }
+            Next::Wait { until } => {
+                // Sooner or later something has changed, and whether it helps is seen by placing.
+                let _late = timeout_at(until, news.wait()).await;
+                Ok(admitted)
+            }
+            Next::GiveUp(error) => {
+                admitted.outcome.failed(&error);
+                Err(error)
+            }
         }
-        // That nobody is left to try again says less than why it had to be tried again.
-        let error = match (error, tries.cause.take()) {
-            (Error::NoWorker { .. }, Some(cause)) => cause,
-            (error, _) => error,
-        };
-        admitted.outcome.failed(&error);
-        Err(error)
     }
 }
 
 impl Placed {
-    /// Takes the request off its workers because of `error`, and remembers which of them failed it.
-    pub(crate) fn strand(self, error: Error) -> Stranded {
-        let Self { mut admitted, prefill, decode } = self;
-        let avoid = &mut admitted.tries.avoid;
-        if let Error::Worker { role, fault, .. } = &error {
-            let failed = if *role == Role::Prefill { &prefill } else { &decode };
-            match fault.reason {
-                ErrorReason::WorkerLost | ErrorReason::StaleIncarnation => note(&mut avoid.lost, failed),
-                // A transfer that failed may be either side's fault.
-                ErrorReason::TransferFailed | ErrorReason::LeaseExpired | ErrorReason::UnknownTicket => {
-                    note(&mut avoid.tried, &prefill);
-                    note(&mut avoid.tried, &decode);
-                }
-                _ => note(&mut avoid.tried, failed),
-            }
-        }
-        Stranded { admitted, error }
+    /// Takes the request off its workers because of `error`.
+    fn strand(self, stage: Stage, error: Error) -> Stranded {
+        let Self { admitted, prefill, decode } = self;
+        let incarnation = |seat: &Seat| seat.record.incarnation.clone();
+        let (prefill, decode) = (incarnation(&prefill), incarnation(&decode));
+        Stranded { admitted, failure: Box::new(Failure::Workers { stage, prefill, decode, error }) }
     }
 }
 
 impl Decoding {
-    /// Ends both calls because of `error`; the request can be placed again.
-    pub(crate) fn strand(self, error: Error) -> Stranded {
-        self.placed.strand(error)
+    /// Ends both calls because of `error`; the request can be placed again, to go on after `output`.
+    pub(crate) fn strand(self, error: Error, output: &[u32]) -> Stranded {
+        let mut placed = self.placed;
+        placed.admitted.log = TokenLog::new(output, placed.decode.record.fingerprint.as_ref());
+        placed.strand(Stage::Running, error)
     }
 
     /// Decode has ended by itself: there is nothing to give back.
@@ -168,23 +152,31 @@ impl Decoding {
 
     /// A worker's stream ended, though the request had not.
     pub(crate) fn silent_end(&self, role: Role) -> Error {
-        let fault = Fault::new(ErrorReason::WorkerLost, "its stream ended without an end");
-        Error::Worker { role, worker: self.seat(role).record.name.clone(), fault }
+        self.lost(role, "its stream ended without an end")
     }
 
     /// A worker is connected, but says nothing.
     pub(crate) fn stalled(&self, role: Role) -> Error {
-        let fault = Fault::new(ErrorReason::WorkerLost, "it made no progress");
-        Error::Worker { role, worker: self.seat(role).record.name.clone(), fault }
+        self.lost(role, "it made no progress")
+    }
+
+    /// Which worker that is still needed is no member any more.
+    pub(crate) fn who_left(&self, fleet: &Fleet) -> Option<Role> {
+        let left = |role: Role| fleet.has_left(&self.seat(role).record.incarnation);
+        match () {
+            () if left(Role::Decode) => Some(Role::Decode),
+            () if !self.prefill.is_over() && left(Role::Prefill) => Some(Role::Prefill),
+            () => None,
+        }
+    }
+
+    fn lost(&self, role: Role, why: &str) -> Error {
+        Error::Lost { role, worker: self.seat(role).record.name.clone(), why: why.to_owned() }
     }
 
     fn seat(&self, role: Role) -> &Seat {
         if role == Role::Prefill { &self.placed.prefill } else { &self.placed.decode }
     }
-}
-
-fn note(list: &mut Vec<Bytes>, seat: &Seat) {
-    list.push(seat.record.incarnation.clone());
 }
 
 /// A worker's status as this request's error. Workers give a reason with everything they say; a status without one
@@ -198,27 +190,10 @@ fn worker_error(placed: &Placed, role: Role, status: &Status) -> Error {
             status.code(),
             Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled | Code::Aborted
         );
-    let fault = if from_connection {
-        Fault::new(ErrorReason::WorkerLost, format!("connection lost: {}", status.message()))
-    } else {
-        Fault::from_status(status)
-    };
     let seat = if role == Role::Prefill { &placed.prefill } else { &placed.decode };
-    Error::Worker { role, worker: seat.record.name.clone(), fault }
-}
-
-/// Whether the same request may succeed on other workers, or on the same ones a moment later.
-fn may_retry(error: &Error) -> bool {
-    let Error::Worker { fault, .. } = error else { return false };
-    matches!(
-        fault.reason,
-        ErrorReason::WorkerLost
-            | ErrorReason::StaleIncarnation
-            | ErrorReason::Draining
-            | ErrorReason::NoRoom
-            | ErrorReason::TransferFailed
-            | ErrorReason::LeaseExpired
-            | ErrorReason::UnknownTicket
-            | ErrorReason::Cancelled
-    )
+    let worker = seat.record.name.clone();
+    if from_connection {
+        return Error::Lost { role, worker, why: format!("connection lost: {}", status.message()) };
+    }
+    Error::Worker { role, worker, fault: Fault::from_status(status) }
 }

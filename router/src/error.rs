@@ -37,6 +37,12 @@ pub enum Error {
     /// The request's time is over.
     #[error("the deadline passed while {stage}")]
     Deadline { stage: &'static str },
+    /// A worker died, or is not reached any more.
+    #[error("{} worker {worker:?} was lost: {why}", role_name(*role))]
+    Lost { role: Role, worker: String, why: String },
+    /// Whatever serves the request dies: it is not tried on more workers.
+    #[error("{losses} workers were lost under this request, which is not started again; the last: {last}")]
+    Deadly { losses: u32, last: String },
     /// A worker ended it, for the reason that it gave.
     #[error("{} worker {worker:?}: {}", role_name(*role), fault.message)]
     Worker { role: Role, worker: String, fault: Fault },
@@ -66,9 +72,18 @@ impl Error {
             Self::NoWorker { .. } => Fault::new(ErrorReason::NoWorker, message),
             Self::Mismatch { field, .. } => Fault::new(ErrorReason::Mismatch, message).with_field(*field),
             Self::Deadline { .. } => Fault::new(ErrorReason::Deadline, message),
+            Self::Lost { .. } => Fault::new(ErrorReason::WorkerLost, message),
+            Self::Deadly { .. } => {
+                Fault { retry_after: None, ..Fault::new(ErrorReason::WorkerLost, message) }
+            }
             Self::Worker { fault, .. } => Fault { message, ..fault.clone() },
             Self::Internal(_) => Fault::new(ErrorReason::Internal, message),
         }
+    }
+
+    /// This, as the last of so many deaths under one request.
+    pub(crate) fn as_the_cause(&self, losses: u32) -> Self {
+        Self::Deadly { losses, last: self.to_string() }
     }
 
     /// The HTTP status of this error.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::admission::Limits;
 use crate::journey::Config;
+use crate::recovery::Bounds;
 
 /// Admit, place, start and relay requests
 #[derive(Clone, Debug, clap::Parser, Serialize)]
@@ -38,9 +39,15 @@ pub struct Flags {
     /// Longest life of a request (seconds)
     #[arg(long, env = "TANDEM_REQUEST_TIMEOUT", default_value_t = 600)]
     pub request_timeout: u64,
-    /// How often a request is started again on other workers at most
-    #[arg(long, env = "TANDEM_RETRIES", default_value_t = 2)]
+    /// How often a request that workers failed is placed again at most
+    #[arg(long, env = "TANDEM_RETRIES", default_value_t = 8)]
     pub retries: u32,
+    /// How many workers a request may lose before it is taken for the cause and not placed again
+    #[arg(long, env = "TANDEM_LOSSES", default_value_t = 3)]
+    pub losses: u32,
+    /// Longest wait for a worker when all of a role that serves are gone (seconds)
+    #[arg(long, env = "TANDEM_WORKER_WAIT", default_value_t = 60)]
+    pub worker_wait: u64,
     /// Silence after which a worker is no longer a member (milliseconds)
     #[arg(long, env = "TANDEM_LEASE", default_value_t = 5000)]
     pub lease: u64,
@@ -69,7 +76,11 @@ impl Flags {
                 wait: Duration::from_secs(self.max_wait),
             },
             timeout: Duration::from_secs(self.request_timeout),
-            retries: self.retries,
+            bounds: Bounds {
+                retries: self.retries,
+                losses: self.losses,
+                wait: Duration::from_secs(self.worker_wait),
+            },
         }
     }
 

@@ -1,12 +1,14 @@
 //! The router's view of the fleet: who is alive, what has been booked on whom, and how each is reached.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use discovery::View;
 use proto::v1::{Role, WorkerRecord};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tonic::transport::Channel;
 
 use crate::admission::Admitted;
@@ -14,7 +16,8 @@ use crate::caches::Caches;
 use crate::channels::Channels;
 use crate::dispatch::Stranded;
 use crate::error::Error;
-use crate::placement::{self, Booked, Candidate, Need};
+use crate::placement::{self, Booked, Candidate, Need, Wanted};
+use crate::recovery::Failure;
 
 /// Places requests on live workers. Clones are the same fleet.
 #[derive(Clone, Debug)]
@@ -24,7 +27,13 @@ pub(crate) struct Fleet {
     books: Books,
     channels: Channels,
     caches: Caches,
+    /// Whether a request has ever been placed.
+    served: Arc<AtomicBool>,
 }
+
+/// Tells of changes of the fleet.
+#[derive(Debug)]
+pub(crate) struct News(watch::Receiver<View>);
 
 /// A request with a prefill worker and a decode worker, whose load is booked until this is dropped.
 #[derive(Debug)]
@@ -55,16 +64,37 @@ struct Booking {
 
 impl Fleet {
     pub(crate) fn new(model: String, view: watch::Receiver<View>, channels: Channels) -> Self {
-        Self { model, view, books: Books::default(), channels, caches: Caches::default() }
+        let caches = Caches::default();
+        Self { model, view, books: Books::default(), channels, caches, served: Arc::default() }
     }
 
     /// Chooses a pair and books the request on it.
     pub(crate) fn place(&self, admitted: Box<Admitted>) -> Result<Placed, Stranded> {
         let view = self.view.borrow().clone();
         match self.seats(&view, &admitted) {
-            Ok((prefill, decode)) => Ok(Placed { admitted, prefill, decode }),
-            Err(error) => Err(Stranded { admitted, error }),
+            Ok((prefill, decode)) => {
+                self.served.store(true, Ordering::Relaxed);
+                Ok(Placed { admitted, prefill, decode })
+            }
+            Err(error) => {
+                let served = self.served.load(Ordering::Relaxed);
+                let failure = Box::new(Failure::Unplaced { error, served });
+                Err(Stranded { admitted, failure })
+            }
         }
+    }
+
+    /// Changes from now on.
+    pub(crate) fn news(&self) -> News {
+        let mut view = self.view.clone();
+        view.mark_unchanged();
+        News(view)
+    }
+
+    /// Whether a worker's membership has ended. Nobody's has when the registry itself is gone.
+    pub(crate) fn has_left(&self, incarnation: &Bytes) -> bool {
+        let member = || self.view.borrow().members().any(|member| member.record.incarnation == *incarnation);
+        self.view.has_changed().is_ok() && !member()
     }
 
     /// Longest prompt and output together that every live worker takes, at most `model_context`.
@@ -100,14 +130,17 @@ impl Fleet {
     }
 
     fn seats(&self, view: &View, admitted: &Admitted) -> Result<(Seat, Seat), Error> {
-        let request = &admitted.request;
+        let (request, log) = (&admitted.request, &admitted.log);
         let need = Need {
-            prompt_tokens: request.prompt_tokens(),
+            prompt_tokens: log.prompt_tokens(request),
             total_tokens: request.prompt_tokens() + request.max_tokens,
         };
-        let mut lookup = self.caches.of(request);
+        let prompt = log.prompt(request);
+        let mut lookup = self.caches.of(request, &prompt);
         let candidates = self.candidates(view, |record| lookup.cached(record));
-        let pair = placement::choose(&self.model, need, &candidates, &admitted.tries.avoid)?;
+        let avoid = admitted.recovery.avoid(Instant::now());
+        let wanted = Wanted { model: &self.model, need, avoid: &avoid, like: log.drawn_by() };
+        let pair = placement::choose(&wanted, &candidates)?;
         let uncached = need.prompt_tokens.saturating_sub(candidates[pair.prefill].cached);
         let record = |index| {
             let member = view.members().nth(index);
@@ -144,6 +177,15 @@ impl Fleet {
                 cached: cached(&member.record),
             })
             .collect()
+    }
+}
+
+impl News {
+    /// Waits for a change; for ever when the registry is gone.
+    pub(crate) async fn wait(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }
 

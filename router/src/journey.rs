@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::fleet::Fleet;
 use crate::metrics::Metrics;
 use crate::model::Model;
+use crate::recovery::Bounds;
 use crate::relay::TokenStream;
 use crate::request::{Asked, Request};
 
@@ -30,8 +31,8 @@ pub struct Config {
     pub limits: Limits,
     /// Longest life of a request, whatever its client allows.
     pub timeout: Duration,
-    /// How often a request is started again on other workers at most.
-    pub retries: u32,
+    /// How much is done for a request that workers fail.
+    pub bounds: Bounds,
 }
 
 /// What a router is given from outside.
@@ -66,10 +67,10 @@ impl Router {
     pub fn build(model: Model, config: Config, deps: Deps) -> Self {
         let metrics = Metrics::register(&deps.meters);
         let fleet = Fleet::new(model.name.clone(), deps.members, Channels::new(deps.network));
-        let dispatch = Dispatch::new(fleet.clone(), metrics.clone(), deps.drain.clone(), config.retries);
+        let dispatch = Dispatch::new(fleet.clone(), metrics.clone(), deps.drain.clone());
         Self {
             model: Arc::new(model),
-            gate: Gate::new(config.limits, metrics.clone()),
+            gate: Gate::new(config.limits, config.bounds, metrics.clone()),
             fleet,
             metrics,
             meters: deps.meters,

@@ -15,6 +15,7 @@ mod journey;
 mod metrics;
 mod model;
 mod placement;
+mod recovery;
 mod relay;
 mod request;
 mod server;
@@ -22,12 +23,14 @@ mod server;
 mod test_cluster;
 #[cfg(test)]
 mod test_model;
+mod token_log;
 
 pub use admission::{Arrival, Limits};
 pub use error::Error;
 pub use flags::Flags;
 pub use journey::{Config, Deps, Router};
 pub use model::{Model, OpenError};
+pub use recovery::Bounds;
 pub use relay::TokenStream;
 pub use request::{Asked, Chat, Door, Prompt, Request};
 pub use server::{Listeners, ServeError};

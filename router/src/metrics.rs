@@ -16,6 +16,7 @@ pub(crate) struct Metrics {
     pub(crate) first_token: Seconds,
     pub(crate) inter_token: Seconds,
     pub(crate) queue: Seconds,
+    pub(crate) pause: Seconds,
     requests: Family<Ended, Counter>,
     workers: Family<OfRole, Gauge>,
 }
@@ -53,6 +54,11 @@ impl Metrics {
                     "tandem_router_queue_seconds",
                     "From arrival to the start of prefill",
                 ),
+                pause: seconds_histogram(
+                    registry,
+                    "tandem_router_pause_seconds",
+                    "From the failure of a worker to the request's next tokens",
+                ),
             };
             registry.register(
                 "tandem_router_permits_held",
@@ -61,7 +67,7 @@ impl Metrics {
             );
             registry.register(
                 "tandem_router_migrations",
-                "Requests started again on other workers",
+                "Times that a request went on with other workers",
                 metrics.migrations.clone(),
             );
             registry.register(

@@ -3,7 +3,8 @@
 //!
 //! Decode is the scarce side, so it chooses first: the worker that keeps the largest share of its room free. Of the
 //! prefill workers that compute exactly the same, the one that would be done soonest follows. A worker that failed
-//! this request is chosen again only when no other is left, and never when it is known to be dead.
+//! this request is chosen again only when no other is left, and not at all when it is known to be dead. An output that has
+//! begun is continued only by workers that compute what its first ones did.
 
 mod score;
 
@@ -47,7 +48,7 @@ pub(crate) struct Candidate<'a> {
 /// Workers that failed this request, by incarnation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Avoid {
-    /// Never again.
+    /// Not at all.
     pub(crate) lost: Vec<Bytes>,
     /// Only if there is no other.
     pub(crate) tried: Vec<Bytes>,
@@ -60,14 +61,20 @@ pub(crate) struct Pair {
     pub(crate) decode: usize,
 }
 
-/// Chooses a pair for a request to `model`.
-pub(crate) fn choose(
-    model: &str,
-    need: Need,
-    candidates: &[Candidate<'_>],
-    avoid: &Avoid,
-) -> Result<Pair, Error> {
-    let of = |role| usable(model, role, candidates, avoid);
+/// What a request wants of its pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) need: Need,
+    pub(crate) avoid: &'a Avoid,
+    /// What began its output: only equals may go on with it.
+    pub(crate) like: Option<&'a Fingerprint>,
+}
+
+/// Chooses a pair for a request.
+pub(crate) fn choose(wanted: &Wanted<'_>, candidates: &[Candidate<'_>]) -> Result<Pair, Error> {
+    let Wanted { need, avoid, .. } = *wanted;
+    let of = |role| usable(wanted, role, candidates);
     let mut decode = of(Role::Decode)?;
     let mut prefill = of(Role::Prefill)?;
     let tried = |index: &usize| avoid.tried.contains(&candidates[*index].record.incarnation);
@@ -86,18 +93,24 @@ pub(crate) fn choose(
 
 /// Whether any request could be placed now.
 pub(crate) fn serves(model: &str, candidates: &[Candidate<'_>]) -> bool {
-    choose(model, Need { prompt_tokens: 1, total_tokens: 2 }, candidates, &Avoid::default()).is_ok()
+    let need = Need { prompt_tokens: 1, total_tokens: 2 };
+    choose(&Wanted { model, need, avoid: &Avoid::default(), like: None }, candidates).is_ok()
 }
 
 /// Indices of the workers of `role` that may be used at all; never empty.
-fn usable(model: &str, role: Role, candidates: &[Candidate<'_>], avoid: &Avoid) -> Result<Vec<usize>, Error> {
+fn usable(wanted: &Wanted<'_>, role: Role, candidates: &[Candidate<'_>]) -> Result<Vec<usize>, Error> {
+    let Wanted { model, avoid, like, .. } = *wanted;
+    let fits = |fingerprint: &Fingerprint| {
+        fingerprint.model == model
+            && like.is_none_or(|like| fingerprint_difference(like, fingerprint).is_none())
+    };
     let usable: Vec<usize> = (0..candidates.len())
         .filter(|&index| {
             let Candidate { record, load, .. } = candidates[index];
             record.role() == role
                 && !load.draining
                 && !avoid.lost.contains(&record.incarnation)
-                && record.fingerprint.as_ref().is_some_and(|fingerprint| fingerprint.model == model)
+                && record.fingerprint.as_ref().is_some_and(fits)
         })
         .collect();
     if usable.is_empty() { Err(Error::NoWorker { role, model: model.to_owned() }) } else { Ok(usable) }

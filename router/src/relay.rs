@@ -1,18 +1,17 @@
 //! What the client gets: the first token from prefill, the rest from decode, as text in whole characters.
 //!
 //! A straight line of awaits, with the state that matters across them in two values: [`Assembly`] (pure) knows what was
-//! delivered, [`Held`] has everything that serves the request. The stream owns both, so dropping it frees all.
+//! delivered, [`Serving`] has everything that serves the request. The stream owns both, so dropping it frees all.
 
 mod assembly;
 mod clock;
 mod held;
+mod recovering;
 
 use futures::{Stream, stream};
 use proto::v1::prefill_response::Event as PrefillEvent;
 use proto::v1::run_response::Event as DecodeEvent;
-use proto::v1::{
-    FinishReason, FirstToken, GenerateResponse, PrefillResponse, Role, RunResponse, TokenDelta, Usage,
-};
+use proto::v1::{FinishReason, FirstToken, GenerateResponse, PrefillResponse, Role, RunResponse, Usage};
 use text::{ReplyStyle, Tokenizer};
 use tokio::time::{Instant, Sleep};
 use tonic::Status;
@@ -20,8 +19,9 @@ use tonic::Status;
 use crate::dispatch::{Call, Decoding, Dispatch};
 use crate::error::Error;
 use assembly::{Assembly, Piece};
-use clock::Clock;
+use clock::{Clock, Silence};
 use held::{Heard, Held, LATE};
+use recovering::Recovering;
 
 /// The answer to one request. Dropping it cancels the request on every worker and gives everything back.
 #[derive(Debug)]
@@ -36,11 +36,16 @@ pub struct TokenStream {
     alarm: std::pin::Pin<Box<Sleep>>,
     next_sequence: u64,
     cached_tokens: u32,
-    /// Of the start that answers.
-    drafted_tokens: u32,
-    accepted_tokens: u32,
-    /// Nothing once the request is over.
-    held: Option<Held>,
+    serving: Serving,
+}
+
+/// Everything that serves the request.
+#[derive(Debug)]
+enum Serving {
+    Running(Held),
+    /// Workers failed it, others are being found.
+    Recovering(Recovering),
+    Over,
 }
 
 /// What it means for the client.
@@ -59,15 +64,13 @@ impl TokenStream {
             prompt_tokens: admitted.request.prompt_tokens(),
             reply: admitted.request.reply.clone(),
             assembly: Assembly::new(&admitted.request, &tokenizer),
-            alarm: Box::pin(tokio::time::sleep_until(clock.alarm_at())),
+            alarm: Box::pin(tokio::time::sleep_until(clock.alarm_after(decoding.began))),
             dispatch,
             tokenizer,
             clock,
             next_sequence: 0,
             cached_tokens: 0,
-            drafted_tokens: 0,
-            accepted_tokens: 0,
-            held: Some(Held::new(decoding)),
+            serving: Serving::Running(Held::new(decoding)),
         }
     }
 
@@ -84,15 +87,25 @@ impl TokenStream {
     /// The next delta. The last one has `finish`, or is an error; after it there is none.
     pub async fn next(&mut self) -> Option<Result<GenerateResponse, Error>> {
         loop {
-            let heard = self.held.as_ref()?.hear(self.alarm.as_mut()).await;
-            match self.on(heard, Instant::now()) {
+            let step = match &mut self.serving {
+                Serving::Over => return None,
+                Serving::Recovering(recovering) => {
+                    let held = recovering.done().await;
+                    held.and_then(|held| self.resume(held))
+                }
+                Serving::Running(held) => {
+                    let heard = held.hear(self.alarm.as_mut()).await;
+                    let now = Instant::now();
+                    self.on(heard, now).or_else(|error| self.recover(error, now))
+                }
+            };
+            match step {
                 Ok(Step::Nothing) => {}
                 Ok(Step::Show(piece)) => return Some(Ok(self.delta(piece))),
                 Ok(Step::Last(piece)) => return Some(Ok(self.last(piece))),
                 Err(error) => {
-                    if let Err(error) = self.recover(error).await {
-                        return Some(Err(error));
-                    }
+                    self.serving = Serving::Over;
+                    return Some(Err(error));
                 }
             }
         }
@@ -123,11 +136,16 @@ impl TokenStream {
     }
 
     fn on_alarm(&mut self, now: Instant) -> Result<Step, Error> {
-        if now >= self.clock.alarm_at() {
-            return Err(self.with(|decoding| decoding.stalled(Role::Decode))?);
+        self.alarm.as_mut().reset(self.clock.alarm_after(now));
+        let lost = match self.clock.silence(now) {
+            Silence::Short => None,
+            Silence::Long => self.with(|decoding| decoding.who_left(self.dispatch.fleet()))?,
+            Silence::Stall => Some(Role::Decode),
+        };
+        match lost {
+            Some(role) => Err(self.with(|decoding| decoding.stalled(role))?),
+            None => Ok(Step::Nothing),
         }
-        self.alarm.as_mut().reset(self.clock.alarm_at());
-        Ok(Step::Nothing)
     }
 
     fn on_prefill(
@@ -150,7 +168,7 @@ impl TokenStream {
         match response.event {
             None => Ok(Step::Nothing),
             Some(PrefillEvent::Progress(progress)) => {
-                let left = self.prompt_tokens.saturating_sub(progress.done_tokens);
+                let left = progress.total_tokens.saturating_sub(progress.done_tokens);
                 self.with(|decoding| decoding.placed.prefill.prompt_left(left.into()))?;
                 Ok(Step::Nothing)
             }
@@ -167,7 +185,9 @@ impl TokenStream {
 
     fn on_first(&mut self, first: FirstToken, now: Instant) -> Result<Step, Error> {
         self.with(|decoding| decoding.placed.prefill.prompt_left(0))?;
-        self.cached_tokens = first.cached_tokens;
+        if self.assembly.output().is_empty() {
+            self.cached_tokens = first.cached_tokens;
+        }
         if self.clock.first_token(now, first.queue_seconds, first.prefill_seconds) {
             let timing = self.clock.timing(now);
             self.dispatch.metrics().first_token.observe(timing.first_token);
@@ -183,7 +203,6 @@ impl TokenStream {
     fn on_decode(&mut self, event: Option<Result<RunResponse, Status>>, now: Instant) -> Result<Step, Error> {
         let response = match event {
             Some(Ok(response)) => response,
-            None | Some(Err(_)) if self.assembly.is_complete() => return Ok(Step::Last(self.complete())),
             Some(Err(status)) => {
                 return Err(self.with(|decoding| decoding.worker_error(Role::Decode, &status))?);
             }
@@ -193,15 +212,9 @@ impl TokenStream {
             None => Ok(Step::Nothing),
             Some(DecodeEvent::Committed(_)) => {
                 self.clock.committed(now);
-                self.alarm.as_mut().reset(self.clock.alarm_at());
                 Ok(Step::Nothing)
             }
-            Some(DecodeEvent::Delta(delta)) => {
-                let TokenDelta { position, token_ids, logprobs, drafted_tokens, accepted_tokens } = delta;
-                self.drafted_tokens = self.drafted_tokens.saturating_add(drafted_tokens);
-                self.accepted_tokens = self.accepted_tokens.saturating_add(accepted_tokens);
-                Ok(show(self.assembly.more(position, &token_ids, logprobs, &self.tokenizer)?))
-            }
+            Some(DecodeEvent::Delta(delta)) => Ok(show(self.assembly.more(delta, &self.tokenizer)?)),
             Some(DecodeEvent::Ended(ended)) => {
                 self.with(|decoding| {
                     decoding.settle();
@@ -215,7 +228,10 @@ impl TokenStream {
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Decoding) -> T) -> Result<T, Error> {
-        self.held.as_ref().ok_or(LATE)?.with(look)
+        match &self.serving {
+            Serving::Running(held) => held.with(look),
+            Serving::Recovering(_) | Serving::Over => Err(LATE),
+        }
     }
 
     /// Nothing follows: what is still held back, and how it ended.
@@ -226,22 +242,42 @@ impl TokenStream {
         })
     }
 
-    /// Starts the request again if `error` allows that. What was delivered stays delivered.
-    async fn recover(&mut self, error: Error) -> Result<(), Error> {
-        let Some(decoding) = self.held.take().and_then(Held::take) else { return Err(error) };
-        let stranded = decoding.strand(error);
-        let decoding = self.dispatch.restart(stranded).await?;
-        self.clock.restarted(decoding.began);
-        self.alarm.as_mut().reset(self.clock.alarm_at());
+    /// Goes on elsewhere after `error`, if that can be. What was delivered stays delivered.
+    fn recover(&mut self, error: Error, now: Instant) -> Result<Step, Error> {
+        if error != LATE && self.assembly.is_over() {
+            // All tokens are there; that a worker failed before it said so does not matter.
+            return Ok(Step::Last(self.complete()));
+        }
+        let decoding = self.take_held().ok_or_else(|| error.clone())?;
+        let stranded = decoding.strand(error, self.assembly.output());
         self.assembly.restart();
-        (self.drafted_tokens, self.accepted_tokens) = (0, 0);
-        self.held = Some(Held::new(decoding));
-        Ok(())
+        self.clock.interrupted(now);
+        self.serving = Serving::Recovering(Recovering::begin(stranded, self.dispatch.clone()));
+        Ok(Step::Nothing)
+    }
+
+    /// Other workers have it.
+    fn resume(&mut self, held: Held) -> Result<Step, Error> {
+        let began = held.with(|decoding| decoding.began)?;
+        self.clock.restarted(began);
+        self.alarm.as_mut().reset(self.clock.alarm_after(began));
+        self.serving = Serving::Running(held);
+        Ok(Step::Nothing)
+    }
+
+    fn take_held(&mut self) -> Option<Box<Decoding>> {
+        match std::mem::replace(&mut self.serving, Serving::Over) {
+            Serving::Running(held) => held.take(),
+            Serving::Recovering(_) | Serving::Over => None,
+        }
     }
 
     fn delta(&mut self, piece: Piece) -> GenerateResponse {
         if let Some(gap) = self.clock.delivered(Instant::now()) {
             self.dispatch.metrics().inter_token.observe(gap.as_secs_f64());
+        }
+        if let Some(pause) = self.clock.pause(Instant::now()) {
+            self.dispatch.metrics().pause.observe(pause.as_secs_f64());
         }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
@@ -263,14 +299,14 @@ impl TokenStream {
             prompt_tokens: self.prompt_tokens,
             completion_tokens: self.assembly.tokens(),
             cached_tokens: self.cached_tokens,
-            drafted_tokens: self.drafted_tokens,
-            accepted_tokens: self.accepted_tokens,
+            drafted_tokens: self.assembly.drafts().drafted,
+            accepted_tokens: self.assembly.drafts().accepted,
         });
         let mut timing = self.clock.timing(Instant::now());
-        if let Some(mut decoding) = self.held.take().and_then(Held::take) {
+        if let Some(mut decoding) = self.take_held() {
             timing.prefill_worker.clone_from(&decoding.placed.prefill.record.name);
             timing.decode_worker.clone_from(&decoding.placed.decode.record.name);
-            timing.migrations = decoding.placed.admitted.tries.failed;
+            timing.migrations = decoding.placed.admitted.recovery.migrations();
             decoding.placed.admitted.outcome.finished();
         }
         response.timing = Some(timing);

@@ -124,6 +124,7 @@ async fn prefill(handle: &EngineHandle, prompt: Vec<u32>) -> anyhow::Result<Dura
         sampling: greedy(1, u32::MAX)?,
         prompt,
         namespace: Namespace::of(b"", b""),
+        output_tokens: 0,
         priority: 0,
         deadline: None,
     })?;

@@ -59,6 +59,11 @@ class Cluster:
     def workers(self, role: str) -> list[dict]:
         return [worker for worker in self.state["workers"] if worker["role"] == role]
 
+    def is_back(self, victim: dict) -> bool:
+        """Whether a killed worker is a member again."""
+        workers = [worker for worker in self.state["workers"] if worker["name"] == victim["name"]]
+        return bool(workers) and workers[0]["pid"] != victim["pid"]
+
     def metrics(self, address: str) -> dict[str, float]:
         """Sums over labels, by name."""
         found: dict[str, float] = {}

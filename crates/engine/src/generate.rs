@@ -85,6 +85,7 @@ impl GenerateStream {
             request_id: job.request_id.clone(),
             prompt: job.prompt.clone(),
             namespace: job.namespace,
+            output_tokens: 0,
             sampling: job.sampling.clone(),
             priority: job.priority,
             deadline: job.deadline,

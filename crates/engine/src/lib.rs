@@ -41,7 +41,7 @@ pub use handle::EngineHandle;
 pub use kept::{CheckpointFormat, Kept};
 pub use load::Load;
 pub use metrics::Metrics;
-pub use prefill::{PrefillEvent, PrefillJob, PrefillStream, PrefillTimings, SampledToken};
+pub use prefill::{PrefillEvent, PrefillJob, PrefillStream, PrefillTimings, SampledToken, output_counts};
 pub use prefix::{HashUnit, Namespace};
 pub use reservation::{NotStarted, Reservation};
 #[cfg(any(test, feature = "test-util"))]

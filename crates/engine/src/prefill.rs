@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,12 +18,32 @@ pub struct PrefillJob {
     pub prompt: Vec<u32>,
     /// Whose prompts it may share state with.
     pub namespace: Namespace,
+    /// How many of the prompt's last tokens an earlier engine drew for this request. They are output to the penalties, and the
+    /// token drawn after them is the one that would have followed there.
+    pub output_tokens: u32,
     /// How the first token is drawn.
     pub sampling: Sampling,
     /// Higher goes first.
     pub priority: i32,
     /// When the answer is worth nothing any more.
     pub deadline: Option<Instant>,
+}
+
+impl PrefillJob {
+    /// The tokens that were given, and those that were drawn after them.
+    pub fn parts(&self) -> (&[u32], &[u32]) {
+        let given = self.prompt.len().saturating_sub(self.output_tokens as usize);
+        self.prompt.split_at(given)
+    }
+}
+
+/// How often each token was drawn, ids ascending.
+pub fn output_counts(output: &[u32]) -> Vec<(u32, u32)> {
+    let mut counts = BTreeMap::new();
+    for id in output {
+        *counts.entry(*id).or_insert(0) += 1;
+    }
+    counts.into_iter().collect()
 }
 
 /// What happens to a prompt.

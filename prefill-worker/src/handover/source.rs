@@ -3,11 +3,11 @@ use std::time::Instant;
 
 use engine::{PrefillEvent, PrefillStream, PrefillTimings, SampledToken, SlotState};
 use kvxfer::segment::{self, WrongSize, wire_bytes};
-use kvxfer::{FirstToken, Layout, Reason, SamplingState, Segment, SegmentId, Source};
+use kvxfer::{Layout, Reason, Segment, SegmentId, Source};
 use proto::v1::prefill_response::Event;
 use proto::v1::{self, PrefillProgress};
 
-use super::{Events, Handover};
+use super::{Drawn, Events, Handover};
 use crate::error::Error;
 
 /// A prompt being computed, as segments: latents and index keys as each chunk comes, then the state, which only the last chunk makes true.
@@ -17,8 +17,8 @@ pub(super) struct PromptSource {
     stream: PrefillStream,
     layout: Layout,
     state_pos: u32,
-    seed: u64,
-    prompt_ids: Vec<u32>,
+    /// Taken with the last segment.
+    drawn: Option<Drawn>,
     wants_logprobs: bool,
     told: Events,
     /// Cut and not yet asked for.
@@ -29,13 +29,12 @@ pub(super) struct PromptSource {
 
 impl PromptSource {
     pub(super) fn new(handover: Handover, told: Events) -> PromptSource {
-        let Handover { stream, ticket, seed, prompt_ids, wants_logprobs } = handover;
+        let Handover { stream, ticket, drawn, wants_logprobs } = handover;
         PromptSource {
             stream,
             layout: ticket.layout,
             state_pos: ticket.state_pos,
-            seed,
-            prompt_ids,
+            drawn: Some(drawn),
             wants_logprobs,
             told,
             ready: VecDeque::new(),
@@ -98,14 +97,9 @@ impl PromptSource {
         self.ready.extend(segment::tails(&self.layout, &wire_bytes(state.tails))?);
         self.ready.extend(segment::index_tails(&self.layout, &wire_bytes(state.index_tail))?);
         self.ready.extend(segment::hidden(&self.layout, &wire_bytes(state.hidden))?);
-        let sampling = SamplingState {
-            seed: self.seed,
-            position: self.state_pos,
-            output_counts: vec![(first.id, 1)],
-            first: FirstToken { id: first.id, logprob: first.logprob, top: first.top },
-            prompt_ids: std::mem::take(&mut self.prompt_ids),
-        };
-        self.ready.push_back(Segment { id: SegmentId::Sampling, payload: sampling.encode() });
+        let sampling = self.drawn.take().map(|drawn| drawn.state(first, self.state_pos));
+        let sampling = sampling.map(|state| Segment { id: SegmentId::Sampling, payload: state.encode() });
+        self.ready.extend(sampling);
         Ok(())
     }
 }

@@ -37,6 +37,28 @@ async fn tokens_after_the_hand_over_are_those_of_one_process() {
 }
 
 #[tokio::test]
+async fn an_output_that_is_cut_goes_on_as_if_it_were_not() {
+    let rig = Rig::start().await;
+    let prompt = prompt(13);
+    let whole = expected(&prompt, &SampleRow::pack(&asked(12)), VOCABULARY, 12);
+    for drawn in [1, 2, 5, 11] {
+        let (output, left) = whole.split_at(drawn);
+        let all = [&prompt[..], output].concat();
+        let ticket = rig.reserve(all.len() as u32, left.len() as u32).await.unwrap();
+        let (prefilled, decoded) = rig.resume(&all, drawn as u32, left.len() as u32, &ticket).await;
+        assert_eq!(rig::tokens(prefilled.unwrap(), decoded.unwrap()), left, "{drawn} drawn");
+    }
+    let ticket = rig.reserve(13, 8).await.unwrap();
+    let refused = rig.resume(&prompt, 13, 8, &ticket).await.0.unwrap_err();
+    assert_eq!(
+        (refused.reason, refused.field.as_deref()),
+        (ErrorReason::InvalidField, Some("output_tokens"))
+    );
+    rig.release(&ticket).await;
+    rig.all_given_back().await;
+}
+
+#[tokio::test]
 async fn eight_at_once_do_not_mix() {
     let rig = Rig::start().await;
     let runs = (1..=8).map(|number| {

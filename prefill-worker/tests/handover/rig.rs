@@ -233,13 +233,14 @@ impl Rig {
         sampling: proto::v1::Sampling,
         ticket: &Ticket,
     ) -> (Streaming<PrefillResponse>, Streaming<RunResponse>) {
-        let (prefill, decode) = self.try_begin(prompt, sampling, ticket).await;
+        let (prefill, decode) = self.try_begin(prompt, 0, sampling, ticket).await;
         (prefill.unwrap(), decode.unwrap())
     }
 
     async fn try_begin(
         &self,
         prompt: &[u32],
+        output_tokens: u32,
         sampling: proto::v1::Sampling,
         ticket: &Ticket,
     ) -> (Result<Streaming<PrefillResponse>, Fault>, Result<Streaming<RunResponse>, Fault>) {
@@ -253,6 +254,7 @@ impl Rig {
             priority: 0,
             tenant: String::new(),
             cache_salt: String::new(),
+            output_tokens,
         };
         let decode = RunRequest {
             request_id: "r".to_owned(),
@@ -277,7 +279,18 @@ impl Rig {
         max: u32,
         ticket: &Ticket,
     ) -> (Result<Vec<Prefilled>, Fault>, Result<Vec<Decoded>, Fault>) {
-        match self.try_begin(prompt, sampling(max), ticket).await {
+        self.resume(prompt, 0, max, ticket).await
+    }
+
+    /// As [`Rig::run`], when the prompt's last tokens are output already.
+    pub(crate) async fn resume(
+        &self,
+        prompt: &[u32],
+        output_tokens: u32,
+        max: u32,
+        ticket: &Ticket,
+    ) -> (Result<Vec<Prefilled>, Fault>, Result<Vec<Decoded>, Fault>) {
+        match self.try_begin(prompt, output_tokens, sampling(max), ticket).await {
             (Ok(prefill), Ok(decode)) => collect(prefill, decode).await,
             // as the router does: one side's failure ends the other
             (Err(fault), decode) => (Err(fault.clone()), decode.and(Err(fault))),

@@ -54,13 +54,14 @@ pub(super) fn outgoing<T>(message: T, arrival: &Arrival) -> Request<T> {
 }
 
 pub(super) fn prefill(placed: &Placed, ticket: &Ticket) -> Call<PrefillResponse> {
-    let request = &placed.admitted.request;
+    let (request, log) = (&placed.admitted.request, &placed.admitted.log);
     let message = PrefillRequest {
         request_id: request.id.clone(),
-        attempt: placed.admitted.tries.attempt(),
+        attempt: placed.admitted.recovery.attempt(),
         incarnation: placed.prefill.record.incarnation.clone(),
-        prompt_ids: request.prompt.clone(),
-        sampling: Some(proto::sampling::message(&request.sampling)),
+        prompt_ids: log.prompt(request),
+        output_tokens: log.len(),
+        sampling: Some(log.sampling(request)),
         ticket: Some(ticket.clone()),
         priority: request.priority,
         tenant: request.tenant.clone(),
@@ -75,14 +76,14 @@ pub(super) fn prefill(placed: &Placed, ticket: &Ticket) -> Call<PrefillResponse>
 }
 
 pub(super) fn decode(placed: &Placed, ticket: &Ticket) -> Call<RunResponse> {
-    let request = &placed.admitted.request;
+    let (request, log) = (&placed.admitted.request, &placed.admitted.log);
     let message = RunRequest {
         request_id: request.id.clone(),
-        attempt: placed.admitted.tries.attempt(),
+        attempt: placed.admitted.recovery.attempt(),
         incarnation: placed.decode.record.incarnation.clone(),
         ticket_id: ticket.id.clone(),
         ticket_secret: ticket.secret.clone(),
-        sampling: Some(proto::sampling::message(&request.sampling)),
+        sampling: Some(log.sampling(request)),
         end_token_ids: request.end_tokens.clone(),
     };
     let message = outgoing(message, &placed.admitted.arrival);

@@ -77,10 +77,10 @@ fn ask(
     let (admitted, record) = (&placed.admitted, &placed.decode.record);
     let message = ReserveRequest {
         request_id: admitted.request.id.clone(),
-        attempt: admitted.tries.attempt(),
+        attempt: admitted.recovery.attempt(),
         incarnation: record.incarnation.clone(),
-        prompt_tokens: admitted.request.prompt_tokens(),
-        max_tokens: admitted.request.max_tokens,
+        prompt_tokens: admitted.log.prompt_tokens(&admitted.request),
+        max_tokens: admitted.log.left(&admitted.request),
         fingerprint: placed.prefill.record.fingerprint.clone(),
     };
     let release = ReleaseRequest {

@@ -5,7 +5,9 @@ use tracing::Span;
 
 use super::{Config, Router};
 use crate::test_cluster::{CONFIG, Cluster, Ill};
-use crate::{Asked, Error, Limits, Prompt};
+use crate::{Asked, Bounds, Error, Limits, Prompt};
+
+mod recovery;
 
 fn asked(tokens: i64) -> Asked {
     let mut asked =
@@ -57,7 +59,7 @@ async fn a_request_is_answered_and_leaves_nothing_behind() {
 async fn steps_of_several_tokens_come_in_order_and_are_counted() {
     let cluster = Cluster::start(CONFIG, 1, 2).await;
     cluster.draws(4);
-    // the first start's steps are drawn again by the second, and counted once
+    // two steps of the first start, then one of the second
     cluster.falls_ill("d0", Ill::Silent(3));
     let deltas = answer(&cluster.router, asked(12)).await.unwrap();
     assert_eq!(text(&deltas), "abcdefghijkl");
@@ -68,8 +70,8 @@ async fn steps_of_several_tokens_come_in_order_and_are_counted() {
     }
     let last = deltas.last().unwrap();
     let usage = last.usage.unwrap();
-    // eleven tokens after prefill's in steps of four, four and three
-    assert_eq!((usage.completion_tokens, usage.drafted_tokens, usage.accepted_tokens), (12, 9, 8));
+    // of four, four and two tokens; a token of prefill before each start's
+    assert_eq!((usage.completion_tokens, usage.drafted_tokens, usage.accepted_tokens), (12, 9, 7));
     assert_eq!(last.timing.as_ref().unwrap().migrations, 1);
 
     // a stop inside a step: what the step drew after it is not delivered
@@ -116,8 +118,9 @@ async fn a_lost_prefill_worker_is_replaced_or_named() {
 
 #[tokio::test]
 async fn a_failed_transfer_is_tried_again_on_the_same_pair_if_there_is_no_other() {
-    let cluster = Cluster::start(CONFIG, 1, 1).await;
-    cluster.falls_ill("d0", Ill::Transfer(0));
+    let bounds = Bounds { retries: 1, ..CONFIG.bounds };
+    let cluster = Cluster::start(Config { bounds, ..CONFIG }, 1, 1).await;
+    cluster.falls_ill("d0", Ill::Says(0, ErrorReason::TransferFailed));
     let failed = answer(&cluster.router, asked(4)).await.unwrap_err();
     assert_eq!(reason(&failed), ErrorReason::TransferFailed, "{failed}");
     assert!(cluster.router.meters.text().contains("tandem_router_migrations_total 1"));
@@ -134,16 +137,15 @@ async fn a_decode_worker_lost_midway_costs_no_token_and_doubles_none() {
     assert_eq!(ids, (97..105).collect::<Vec<u32>>());
     let timing = deltas.last().unwrap().timing.clone().unwrap();
     assert_eq!((timing.decode_worker.as_str(), timing.migrations), ("d1", 1));
-
-    cluster.falls_ill("d1", Ill::Differs);
-    let differs = answer(&cluster.router, asked(8)).await.unwrap_err();
-    assert_eq!(reason(&differs), ErrorReason::Internal, "never two texts in one: {differs}");
     cluster.all_is_free().await;
+    let metrics = cluster.router.meters.text();
+    assert!(metrics.contains("tandem_router_pause_seconds_count 1"), "{metrics}");
 }
 
 #[tokio::test]
 async fn a_silent_end_of_the_last_decode_worker_is_an_error() {
-    let cluster = Cluster::start(Config { retries: 0, ..CONFIG }, 1, 1).await;
+    let bounds = Bounds { retries: 0, ..CONFIG.bounds };
+    let cluster = Cluster::start(Config { bounds, ..CONFIG }, 1, 1).await;
     cluster.falls_ill("d0", Ill::Silent(3));
     let lost = answer(&cluster.router, asked(8)).await.unwrap_err();
     assert_eq!(reason(&lost), ErrorReason::WorkerLost, "{lost}");

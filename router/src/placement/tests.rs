@@ -1,6 +1,6 @@
 use proto::v1::{Capacity, Fingerprint, Layout, Load, Role, WorkerRecord};
 
-use super::{Avoid, Booked, Candidate, Need, choose, serves};
+use super::{Avoid, Booked, Candidate, Need, Wanted, choose, serves};
 use crate::error::Error;
 
 const NEED: Need = Need { prompt_tokens: 100, total_tokens: 160 };
@@ -10,6 +10,12 @@ struct Worker {
     load: Load,
     booked: Booked,
     cached: u32,
+}
+
+impl Worker {
+    fn candidate(&self) -> Candidate<'_> {
+        Candidate { record: &self.record, load: &self.load, booked: self.booked, cached: self.cached }
+    }
 }
 
 fn worker(role: Role, name: &str) -> Worker {
@@ -29,17 +35,10 @@ fn worker(role: Role, name: &str) -> Worker {
 }
 
 fn place_avoiding(workers: &[Worker], avoid: &Avoid) -> Result<(String, String), Error> {
-    let candidates: Vec<Candidate<'_>> = workers
-        .iter()
-        .map(|worker| Candidate {
-            record: &worker.record,
-            load: &worker.load,
-            booked: worker.booked,
-            cached: worker.cached,
-        })
-        .collect();
+    let candidates: Vec<Candidate<'_>> = workers.iter().map(Worker::candidate).collect();
     let name = |index: usize| workers[index].record.name.clone();
-    choose("demo", NEED, &candidates, avoid).map(|pair| (name(pair.prefill), name(pair.decode)))
+    choose(&Wanted { model: "demo", need: NEED, avoid, like: None }, &candidates)
+        .map(|pair| (name(pair.prefill), name(pair.decode)))
 }
 
 fn place(workers: &[Worker]) -> (String, String) {
@@ -131,6 +130,23 @@ fn a_failed_worker_is_the_last_choice_and_a_dead_one_none() {
 }
 
 #[test]
+fn an_output_is_continued_by_its_own_kind_alone() {
+    let mut fleet = vec![worker(Role::Prefill, "p0"), worker(Role::Decode, "d0")];
+    let first = fleet[0].record.fingerprint.clone().unwrap();
+    let resume = |fleet: &[Worker]| {
+        let candidates: Vec<Candidate<'_>> = fleet.iter().map(Worker::candidate).collect();
+        let avoid = Avoid::default();
+        choose(&Wanted { model: "demo", need: NEED, avoid: &avoid, like: Some(&first) }, &candidates)
+    };
+    assert!(resume(&fleet).is_ok());
+    for worker in &mut fleet {
+        worker.record.fingerprint.as_mut().unwrap().weights_digest = b"new"[..].into();
+    }
+    assert_eq!(place(&fleet), pair("p0", "d0"), "what begins now may go there");
+    assert!(matches!(resume(&fleet), Err(Error::NoWorker { .. })));
+}
+
+#[test]
 fn draining_workers_and_other_models_do_not_count() {
     let mut fleet = vec![worker(Role::Prefill, "p0"), worker(Role::Decode, "d0")];
     fleet[1].load.draining = true;
@@ -138,15 +154,7 @@ fn draining_workers_and_other_models_do_not_count() {
         place_avoiding(&fleet, &Avoid::default()),
         Err(Error::NoWorker { role: Role::Decode, .. })
     ));
-    let candidates: Vec<Candidate<'_>> = fleet
-        .iter()
-        .map(|worker| Candidate {
-            record: &worker.record,
-            load: &worker.load,
-            booked: worker.booked,
-            cached: worker.cached,
-        })
-        .collect();
+    let candidates: Vec<Candidate<'_>> = fleet.iter().map(Worker::candidate).collect();
     assert!(!serves("demo", &candidates));
     assert!(!serves("other", &candidates));
 }

@@ -1,10 +1,9 @@
 //! From tokens of two workers, possibly of several starts, to one text. Pure.
 //!
-//! Every token has its index in the output; the first is prefill's. Tokens that were delivered in an earlier start must
-//! come again unchanged and are not delivered twice; anything else means that the workers disagree, and ends the
-//! request rather than mix two texts.
+//! Every token has its position, and is taken once, in order: first those of prefill, one a start, each followed by decode's.
+//! What was taken is delivered, and the next start goes on after it; what came too early to be taken is drawn again.
 
-use proto::v1::{EndReason, Finish, FinishReason, Logprobs};
+use proto::v1::{EndReason, Finish, FinishReason, Logprobs, TokenDelta};
 use text::{Checked, Decoder, StopMatcher, Tokenizer};
 
 use crate::error::Error;
@@ -16,6 +15,26 @@ mod tests;
 /// A token with its log probability, where that was asked for.
 type Token = (u32, Option<Logprobs>);
 
+/// Drafts that were verified, and accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Drafts {
+    pub(super) drafted: u32,
+    pub(super) accepted: u32,
+}
+
+impl Drafts {
+    fn add(&mut self, more: Self) {
+        self.drafted = self.drafted.saturating_add(more.drafted);
+        self.accepted = self.accepted.saturating_add(more.accepted);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Early {
+    tokens: Vec<Token>,
+    drafts: Drafts,
+}
+
 #[derive(Debug)]
 pub(super) struct Assembly {
     prompt_tokens: u32,
@@ -25,10 +44,11 @@ pub(super) struct Assembly {
     /// Alternatives a token, where log probabilities are asked for.
     logprobs: Option<u32>,
     output: Vec<u32>,
-    /// Index of the next token of the present start.
-    next: usize,
+    /// How long the output was when the present start began.
+    before: usize,
     /// Tokens from decode that came before the first token.
-    early: Vec<Token>,
+    early: Early,
+    drafts: Drafts,
     decoder: Decoder,
     stop: StopMatcher,
     complete: Option<FinishReason>,
@@ -72,8 +92,9 @@ impl Assembly {
             stop_tokens: request.sampling.stop_token_ids.clone(),
             logprobs: request.sampling.logprobs,
             output: Vec::new(),
-            next: 0,
-            early: Vec::new(),
+            before: 0,
+            early: Early::default(),
+            drafts: Drafts::default(),
             decoder: tokenizer.decoder(),
             stop: StopMatcher::new(request.sampling.stop.clone()),
             complete: None,
@@ -85,14 +106,30 @@ impl Assembly {
         u32::try_from(self.output.len()).unwrap_or(u32::MAX)
     }
 
+    /// What has been taken, in order.
+    pub(super) fn output(&self) -> &[u32] {
+        &self.output
+    }
+
+    /// Of the steps whose tokens were taken.
+    pub(super) fn drafts(&self) -> Drafts {
+        self.drafts
+    }
+
     /// Whether the present start has brought its first token.
     pub(super) fn has_first(&self) -> bool {
-        self.next > 0
+        self.output.len() > self.before
     }
 
     /// Whether no token follows.
     pub(super) fn is_complete(&self) -> bool {
         self.complete.is_some()
+    }
+
+    /// Whether the tokens taken, by themselves, end the output, whatever workers still say.
+    pub(super) fn is_over(&self) -> bool {
+        self.output.len() >= self.max_tokens
+            || self.output.last().is_some_and(|id| self.end_tokens.contains(id))
     }
 
     /// Prefill's token, and whatever decode sent before it came.
@@ -105,33 +142,32 @@ impl Assembly {
         if self.has_first() {
             return Err(Error::Internal("prefill sent its first token twice".to_owned()));
         }
-        let mut tokens = vec![(id, logprobs)];
-        tokens.append(&mut self.early);
+        let early = std::mem::take(&mut self.early);
+        self.drafts.add(early.drafts);
+        let tokens = std::iter::once((id, logprobs)).chain(early.tokens);
         self.take(tokens, tokenizer)
     }
 
-    /// Decode's tokens; `position` counts from the start of the prompt.
-    pub(super) fn more(
-        &mut self,
-        position: u32,
-        ids: &[u32],
-        logprobs: Vec<Logprobs>,
-        tokenizer: &Tokenizer,
-    ) -> Result<Piece, Error> {
-        if self.logprobs.is_some() && logprobs.len() != ids.len() {
+    /// Decode's tokens.
+    pub(super) fn more(&mut self, delta: TokenDelta, tokenizer: &Tokenizer) -> Result<Piece, Error> {
+        let TokenDelta { position, token_ids, logprobs, drafted_tokens, accepted_tokens } = delta;
+        if self.logprobs.is_some() && logprobs.len() != token_ids.len() {
             return Err(Error::Internal("decode left out log probabilities".to_owned()));
         }
-        let waiting = if self.has_first() { self.next } else { 1 + self.early.len() };
-        let expected = u64::from(self.prompt_tokens) + waiting as u64;
+        let drafts = Drafts { drafted: drafted_tokens, accepted: accepted_tokens };
+        let before_first = if self.has_first() { 0 } else { 1 + self.early.tokens.len() };
+        let expected = u64::from(self.prompt_tokens) + (self.output.len() + before_first) as u64;
         if u64::from(position) != expected {
             return Err(Error::Internal(format!("decode sent position {position} instead of {expected}")));
         }
         let mut logprobs = logprobs.into_iter();
-        let tokens: Vec<Token> = ids.iter().map(|&id| (id, logprobs.next())).collect();
+        let tokens = token_ids.into_iter().map(|id| (id, logprobs.next()));
         if self.has_first() {
+            self.drafts.add(drafts);
             return self.take(tokens, tokenizer);
         }
-        self.early.extend(tokens);
+        self.early.tokens.extend(tokens);
+        self.early.drafts.add(drafts);
         Ok(Piece::default())
     }
 
@@ -157,28 +193,18 @@ impl Assembly {
         Ok(piece)
     }
 
-    /// The request starts again: all tokens come once more.
+    /// The request goes on elsewhere: what follows the output comes next.
     pub(super) fn restart(&mut self) {
-        self.next = 0;
-        self.early.clear();
+        self.before = self.output.len();
+        self.early = Early::default();
         self.complete = None;
     }
 
-    fn take(&mut self, tokens: Vec<Token>, tokenizer: &Tokenizer) -> Result<Piece, Error> {
+    fn take(&mut self, tokens: impl Iterator<Item = Token>, tokenizer: &Tokenizer) -> Result<Piece, Error> {
         let mut piece = Piece::default();
         for (id, logprobs) in tokens {
             if self.is_over() {
                 return Err(Error::Internal("tokens came after the end".to_owned()));
-            }
-            let index = self.next;
-            self.next += 1;
-            if let Some(&delivered) = self.output.get(index) {
-                if delivered != id {
-                    let message = format!("started again, token {index} is {id} instead of {delivered}");
-                    return Err(Error::Internal(message));
-                }
-                self.note_end(id);
-                continue;
             }
             self.output.push(id);
             piece.token_ids.push(id);
@@ -198,20 +224,10 @@ impl Assembly {
         Ok(piece)
     }
 
-    /// Whether the tokens taken so far, by themselves, end the output.
-    fn is_over(&self) -> bool {
-        self.next >= self.max_tokens
-            || self
-                .next
-                .checked_sub(1)
-                .and_then(|last| self.output.get(last))
-                .is_some_and(|id| self.end_tokens.contains(id))
-    }
-
     fn note_end(&mut self, id: u32) {
         if self.end_tokens.contains(&id) {
             self.complete = Some(self.end_token_reason(Some(id)));
-        } else if self.next >= self.max_tokens {
+        } else if self.output.len() >= self.max_tokens {
             self.complete = Some(FinishReason::Length);
         }
     }

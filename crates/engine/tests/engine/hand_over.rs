@@ -1,12 +1,14 @@
 //! One engine prefills, another with other pages, chunks and slots decodes.
 
 use engine::{
-    DecodeEvent, DecodeJob, DraftCounts, EndReason, EngineHandle, Error, PrefillEvent, Role, SampledToken,
+    DecodeEvent, DecodeJob, DraftCounts, EndReason, EngineHandle, Error, PrefillEvent, PrefillJob, Role,
+    SampledToken, output_counts,
 };
 use programs::ShapeLadder;
 use programs::sampling::Sampling;
 
-use crate::rig::{Rig, config, fixture, greedy, ladder, prefill_job, prompts, start_error};
+use crate::requests::samplings;
+use crate::rig::{Rig, config, fixture, greedy, ids, ladder, prefill_job, prompts, start_error};
 
 const FIXTURE: &str = "five-saved";
 
@@ -17,9 +19,22 @@ pub(crate) async fn across(
     prompt: &[u32],
     sampling: &Sampling,
 ) -> (Vec<u32>, DraftCounts) {
+    let (tokens, counts) = across_after(prefill, decode, [prompt, &[][..]], sampling).await;
+    (ids(&tokens), counts)
+}
+
+/// As [`across`], after an output that has begun.
+async fn across_after(
+    prefill: &EngineHandle,
+    decode: &EngineHandle,
+    [given, output]: [&[u32]; 2],
+    sampling: &Sampling,
+) -> (Vec<SampledToken>, DraftCounts) {
+    let prompt = [given, output].concat();
+    let job = PrefillJob { output_tokens: output.len() as u32, ..prefill_job(&prompt, sampling) };
     let prompt_len = prompt.len() as u32;
     let reservation = decode.reserve(prompt_len + sampling.max_tokens.unwrap()).unwrap();
-    let mut stream = prefill.prefill(prefill_job(prompt, sampling)).unwrap();
+    let mut stream = prefill.prefill(job).unwrap();
     let first: SampledToken = loop {
         match stream.next().await.unwrap().unwrap() {
             PrefillEvent::Started => {}
@@ -36,19 +51,19 @@ pub(crate) async fn across(
     let job = DecodeJob {
         request_id: "test".to_owned(),
         prompt_len,
-        prompt_seen: prompt.to_vec(),
-        output_counts: vec![(first.id, 1)],
+        prompt_seen: given.to_vec(),
+        output_counts: output_counts(&[output, &[first.id][..]].concat()),
         first_token: first.id,
         sampling: sampling.clone(),
         end_tokens: Vec::new(),
         deadline: None,
     };
     let mut stream = reservation.start(job).unwrap();
-    let (mut tokens, mut counts) = (vec![first.id], DraftCounts::default());
+    let (mut tokens, mut counts) = (vec![first], DraftCounts::default());
     loop {
         match stream.next().await.unwrap().unwrap() {
             DecodeEvent::Tokens { tokens: more, drafts, .. } => {
-                tokens.extend(more.iter().map(|token| token.id));
+                tokens.extend(more);
                 counts += drafts;
             }
             DecodeEvent::Ended { reason } => {
@@ -73,8 +88,29 @@ async fn a_sequence_goes_on_where_the_other_engine_left_it() {
         let (tokens, _) = across(&prefill, &decode, &prompt.ids, &sampling).await;
         assert_eq!(tokens, prompt.greedy, "{} tokens", prompt.ids.len());
     }
+    go_on_after_any_cut(&prefill, &decode).await;
     sender.settle().await;
     receiver.settle().await;
+}
+
+/// What is drawn after an output that was cut is what is drawn without the cut, however it is drawn.
+async fn go_on_after_any_cut(prefill: &EngineHandle, decode: &EngineHandle) {
+    let prompt = &prompts(FIXTURE)[1].ids;
+    for sampling in samplings(prefill.facts().state.vocabulary as u32) {
+        let (whole, _) = across_after(prefill, decode, [prompt, &[][..]], &sampling).await;
+        let tokens = ids(&whole);
+        for cut in [1, 13, 23] {
+            let mut left = sampling.clone();
+            left.max_tokens = Some((tokens.len() - cut) as u32);
+            let (rest, _) = across_after(prefill, decode, [prompt, &tokens[..cut]], &left).await;
+            assert_eq!(ids(&rest), tokens[cut..], "cut after {cut}, {sampling:?}");
+            let close = |a: &SampledToken, b: &SampledToken| (a.logprob - b.logprob).abs() < 1e-3;
+            assert!(
+                rest.iter().zip(&whole[cut..]).all(|(a, b)| close(a, b)),
+                "cut after {cut}, {sampling:?}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ async fn greedy_alone_and_in_company(handle: &EngineHandle) {
 }
 
 /// Every way to sample, two of each.
-fn samplings(vocabulary: u32) -> Vec<Sampling> {
+pub(crate) fn samplings(vocabulary: u32) -> Vec<Sampling> {
     let plain = || Asked { temperature: Some(0.8), max_tokens: Some(24), ..Asked::default() };
     let asked = [
         plain(),

@@ -159,6 +159,7 @@ pub(crate) fn prefill_job(prompt: &[u32], sampling: &Sampling) -> PrefillJob {
         request_id: "test".to_owned(),
         prompt: prompt.to_vec(),
         namespace: namespace(),
+        output_tokens: 0,
         sampling: sampling.clone(),
         priority: 0,
         deadline: None,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::routes;
-use crate::test_cluster::{CONFIG, Cluster, Ill};
+use crate::test_cluster::{CONFIG, Cluster, Ill, PATIENT, Script};
 
 mod tools;
 
@@ -100,8 +100,31 @@ async fn two_choices_share_a_stream() {
 }
 
 #[tokio::test]
+async fn choices_of_a_dead_worker_go_on() {
+    let cluster = Cluster::start(PATIENT, 1, 2).await;
+    cluster.says(Script::Keyed);
+    let body = json!({"model": "demo", "prompt": "x", "max_tokens": 9, "n": 2, "logprobs": 1, "seed": 3});
+    let right = whole(&cluster, "/v1/completions", body.clone()).await;
+    assert_ne!(right["choices"][0]["text"], right["choices"][1]["text"]);
+    for decode in ["d0", "d1"] {
+        cluster.falls_ill(decode, Ill::Breaks(4));
+    }
+    // each choice loses both, and another start of one serves them
+    let restart = async {
+        cluster.migrated(4).await;
+        cluster.restarts("d0");
+        cluster.joins("d0");
+    };
+    let (resumed, ()) = tokio::join!(whole(&cluster, "/v1/completions", body), restart);
+    assert_eq!((&resumed["choices"], &resumed["usage"]), (&right["choices"], &right["usage"]));
+    assert_eq!(resumed["timing"]["migrations"], 2);
+    cluster.all_is_free().await;
+}
+
+#[tokio::test]
 async fn a_stream_that_fails_says_so() {
-    let cluster = Cluster::start(crate::Config { retries: 0, ..CONFIG }, 1, 1).await;
+    let bounds = crate::Bounds { retries: 0, ..CONFIG.bounds };
+    let cluster = Cluster::start(crate::Config { bounds, ..CONFIG }, 1, 1).await;
     cluster.falls_ill("d0", Ill::Breaks(3));
     let body = json!({"model": "demo", "prompt": "x", "max_tokens": 9, "stream": true});
     let events = events(&cluster, "/v1/completions", body).await;

@@ -1,9 +1,9 @@
 use std::time::SystemTime;
 
-use proto::v1::{EndReason, FinishReason};
+use proto::v1::{EndReason, FinishReason, TokenDelta};
 use text::Tokenizer;
 
-use super::{Assembly, Piece};
+use super::{Assembly, Drafts, Piece};
 use crate::error::Error;
 use crate::model::Model;
 use crate::request::{Asked, Prompt, Request};
@@ -34,7 +34,20 @@ impl Fixture {
 
     fn more(&mut self, position: u32, text: &[u8]) -> Result<Piece, Error> {
         let ids: Vec<u32> = text.iter().map(|&byte| byte.into()).collect();
-        self.assembly.more(position, &ids, Vec::new(), &self.tokenizer)
+        self.delta(position, ids, 0)
+    }
+
+    /// A step's tokens, of which `drafted` were drafts.
+    fn delta(&mut self, position: u32, token_ids: Vec<u32>, drafted: u32) -> Result<Piece, Error> {
+        let accepted_tokens = drafted;
+        let delta = TokenDelta {
+            position,
+            token_ids,
+            drafted_tokens: drafted,
+            accepted_tokens,
+            ..TokenDelta::default()
+        };
+        self.assembly.more(delta, &self.tokenizer)
     }
 
     fn close(&mut self) -> Piece {
@@ -53,7 +66,7 @@ fn tokens_of_both_workers_become_one_text() {
     assert_eq!(f.more(3, b"bc").unwrap().text, "bc");
     assert_eq!(f.more(5, &"é".as_bytes()[..1]).unwrap().text, "", "half a character waits");
     assert_eq!(f.more(6, &"é".as_bytes()[1..]).unwrap().text, "é");
-    let last = f.assembly.more(7, &[END], Vec::new(), &f.tokenizer).unwrap();
+    let last = f.delta(7, vec![END], 0).unwrap();
     assert_eq!((last.token_ids.as_slice(), last.text.as_str()), ([END].as_slice(), ""));
     assert!(f.assembly.is_complete());
     f.assembly.ended(EndReason::EndToken);
@@ -104,15 +117,29 @@ fn held_back_text_is_released_at_the_end() {
 }
 
 #[test]
-fn started_again_nothing_is_delivered_twice() {
-    let mut f = fixture(|asked| asked.sampling.max_tokens = Some(5));
+fn started_again_the_output_goes_on_where_it_was_cut() {
+    let mut f = fixture(|asked| {
+        asked.sampling.max_tokens = Some(12);
+        asked.sampling.stop = vec!["STOP".to_owned()];
+    });
     f.first(b'a');
-    f.more(3, b"b").unwrap();
+    assert_eq!(f.delta(3, vec![b'S'.into(), b'T'.into()], 1).unwrap().text, "");
     f.assembly.restart();
-    assert!(f.first(b'a').is_empty());
-    assert_eq!(f.more(3, b"bc").unwrap().text, "c");
+    assert!(!f.assembly.has_first());
+    // heard before prefill's token, and lost with the second start
+    assert!(f.delta(6, vec![b'x'.into()], 3).unwrap().is_empty());
+    f.assembly.ended(EndReason::Length);
     f.assembly.restart();
-    f.first(b'a');
-    let differs = f.more(3, b"X").unwrap_err();
-    assert!(matches!(differs, Error::Internal(_)), "{differs}");
+    assert_eq!(f.assembly.output(), b"aST".map(u32::from));
+    assert!(f.more(5, b"O").is_err(), "that one is prefill's");
+    assert_eq!(f.first(b'O').text, "");
+    let last = f.delta(6, vec![b'P'.into(), b'!'.into()], 1).unwrap();
+    assert_eq!((last.text.as_str(), last.token_ids.len()), ("", 1), "the stop string lies across two cuts");
+    assert_eq!(reason(&last), FinishReason::StopSequence);
+    assert_eq!(f.assembly.drafts(), Drafts { drafted: 2, accepted: 2 });
+
+    let mut f = fixture(|_| {});
+    f.first("é".as_bytes()[0]);
+    f.assembly.restart();
+    assert_eq!(f.first("é".as_bytes()[1]).text, "é", "so does a character");
 }

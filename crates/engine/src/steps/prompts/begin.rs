@@ -4,7 +4,7 @@ use scheduler::{ChunkStep, SequenceId};
 use statepool::{Hit, PoolError};
 
 use super::{Prompt, Prompts};
-use crate::{Device, DeviceFault, Facts, Kept, PrefillEvent, SlotRows};
+use crate::{Device, DeviceFault, Facts, Kept, PrefillEvent, SlotRows, output_counts};
 
 impl Prompts {
     /// Readies the lease of a prompt that was admitted. How many of its tokens are cached.
@@ -62,8 +62,9 @@ impl Prompts {
         }
         (prompt.cached, prompt.kept) = (prompt.cached.max(resume_at), prompt.kept.max(resume_at));
         if prompt.job.sampling.needs_slot_rows() {
-            let rows =
-                SlotRows { seen: &prompt.job.prompt, counts: &[], bias: &prompt.job.sampling.logit_bias };
+            let (seen, output) = prompt.job.parts();
+            let counts = output_counts(output);
+            let rows = SlotRows { seen, counts: &counts, bias: &prompt.job.sampling.logit_bias };
             device.set_sampling(lease.slot(), &rows)?;
         }
         Ok(Ok(resume_at))

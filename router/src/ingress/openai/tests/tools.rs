@@ -3,7 +3,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{events, refused, whole};
-use crate::test_cluster::{CONFIG, Cluster};
+use crate::test_cluster::{CONFIG, Cluster, Script};
 use crate::test_model::{write_glm, write_k3};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -11,7 +11,7 @@ const CHAT: &str = "/v1/chat/completions";
 async fn saying(write: fn(&Path), answer: &str) -> Cluster {
     let cluster = Cluster::of(write, CONFIG, 1, 1).await;
     let ids = cluster.router.model.tokenizer.encode(answer).unwrap();
-    cluster.says(ids);
+    cluster.says(Script::Said(ids));
     cluster
 }
 
@@ -96,14 +96,16 @@ async fn glm_thinks_answers_and_calls() {
     assert_eq!(message["tool_calls"][0]["function"], function);
 
     // The client answers with what the tool said, and the model has what it needs.
-    cluster.says(cluster.router.model.tokenizer.encode("</think>Rain.<|user|>").unwrap());
+    cluster.says(Script::Said(cluster.router.model.tokenizer.encode("</think>Rain.<|user|>").unwrap()));
     let call = &message["tool_calls"][0];
     let outcome = json!({"role": "tool", "tool_call_id": call["id"], "content": "rain"});
     let messages = json!([question()[0], message, outcome]);
     let (message, finish) = answered(&cluster, request(messages, json!({}))).await;
     assert_eq!((&finish, &message), (&json!("stop"), &json!({"role": "assistant", "content": "Rain."})));
 
-    cluster.says(cluster.router.model.tokenizer.encode("cut <tool_call>get_weather<arg_key>city").unwrap());
+    cluster.says(Script::Said(
+        cluster.router.model.tokenizer.encode("cut <tool_call>get_weather<arg_key>city").unwrap(),
+    ));
     let cut = request(question(), json!({"max_tokens": 4}));
     let (message, finish) = answered(&cluster, cut).await;
     assert_eq!((finish, message["reasoning_content"].as_str().unwrap()), (json!("length"), "cut "));
@@ -136,7 +138,7 @@ async fn k3_thinks_answers_and_calls() {
     );
 
     let answer = "Hi <|b|>\n<|close|>response<|sep|><|close|>message<|sep|><|end_of_msg|>";
-    cluster.says(cluster.router.model.tokenizer.encode(answer).unwrap());
+    cluster.says(Script::Said(cluster.router.model.tokenizer.encode(answer).unwrap()));
     let off = json!({"chat_template_kwargs": {"enable_thinking": false}, "tool_choice": "none"});
     let (message, finish) = answered(&cluster, request(question(), off)).await;
     assert_eq!((finish, message), (json!("stop"), json!({"role": "assistant", "content": "Hi <|b|>\n"})));
