@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use host::Host;
 use kvxfer::{Meters, Pace, Receiver};
+use net::Listener;
 use proto::v1::Role;
 use proto::v1::decode_server::DecodeServer;
 use proto::{DESCRIPTORS, MESSAGE_LIMIT};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use worker::Serving;
 
@@ -39,7 +39,7 @@ pub struct Deps {
     /// Bound and observed; its drain ends the worker.
     pub at: Serving,
     /// Where state is taken in.
-    pub data: TcpListener,
+    pub data: Listener,
     /// Ticket ids and secrets.
     pub random: fn() -> ([u8; 16], [u8; 32]),
 }
@@ -50,7 +50,7 @@ pub struct DecodeWorker {
     flags: Flags,
     host: Host,
     at: Serving,
-    data: TcpListener,
+    data: Listener,
     data_endpoint: String,
     service: Service,
     receiver: Arc<Receiver>,

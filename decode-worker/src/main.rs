@@ -3,7 +3,6 @@
 use anyhow::Context;
 use decode_worker::{Deps, Flags, build};
 use host::Host;
-use tokio::net::TcpListener;
 use worker::Shell;
 
 fn main() -> anyhow::Result<()> {
@@ -15,8 +14,9 @@ fn main() -> anyhow::Result<()> {
 async fn run(flags: Flags) -> anyhow::Result<()> {
     let tracing = process::observe::start("tandem-decode-worker", &flags.worker.observe)?;
     let drain = flags.worker.observe.drain()?;
-    let shell = Shell::bind(net::system(), &flags.worker, drain.clone()).await?;
-    let data = TcpListener::bind(&flags.data).await.with_context(|| format!("--data {}", flags.data))?;
+    let network = net::system();
+    let shell = Shell::bind(network.clone(), &flags.worker, drain.clone()).await?;
+    let (data, _) = process::net::bind(&network, "data", &flags.data).await?;
     let at = shell.serve_http();
     let loading = {
         let (flags, meters) = (flags.clone(), at.meters.clone());

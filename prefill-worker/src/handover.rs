@@ -3,6 +3,7 @@ use std::time::Instant;
 use engine::{PrefillJob, PrefillStream, SampledToken, output_counts};
 use futures::Stream;
 use kvxfer::{FirstToken, Meters, Pace, Receipt, SamplingState, Ticket, send};
+use net::Network;
 use proto::v1::prefill_response::Event;
 use proto::v1::{HandedOver, PrefillResponse};
 use tokio::sync::mpsc;
@@ -56,6 +57,14 @@ impl Drawn {
     }
 }
 
+/// What hand-overs are made with.
+#[derive(Clone, Debug)]
+pub(crate) struct Means {
+    pub(crate) network: Network,
+    pub(crate) pace: Pace,
+    pub(crate) meters: Meters,
+}
+
 /// What happens to a prompt, for its caller. Unbounded: a prompt has few events, and a caller that does not read must not
 /// hold up the transfer.
 pub(crate) type Events = mpsc::UnboundedSender<Result<Event, Error>>;
@@ -64,19 +73,19 @@ pub(crate) type Events = mpsc::UnboundedSender<Result<Event, Error>>;
 /// the prompt and tells the receiver.
 pub(crate) fn events(
     handover: Handover,
-    pace: Pace,
-    meters: Meters,
+    means: Means,
 ) -> (impl Future<Output = ()> + Send, impl Stream<Item = Result<PrefillResponse, Status>> + Send) {
     let (told, heard) = mpsc::unbounded_channel();
     let cancel = CancellationToken::new();
     let caller = Caller { heard: Some(heard), _cancels: cancel.clone().drop_guard() };
-    (run(handover, pace, meters, cancel, told), futures::stream::unfold(caller, Caller::next))
+    (run(handover, means, cancel, told), futures::stream::unfold(caller, Caller::next))
 }
 
-async fn run(handover: Handover, pace: Pace, meters: Meters, cancel: CancellationToken, told: Events) {
+async fn run(handover: Handover, means: Means, cancel: CancellationToken, told: Events) {
+    let Means { network, pace, meters } = means;
     let ticket = handover.ticket.clone();
     let mut source = PromptSource::new(handover, told.clone());
-    let sent = send(&ticket, &mut source, pace, &meters, &cancel).await;
+    let sent = send(&network, &ticket, &mut source, pace, &meters, &cancel).await;
     let last = match (sent, source.failed()) {
         (Ok(receipt), _) => Ok(handed_over(receipt, source.computed_at())),
         // the engine's own word says more than that the source failed

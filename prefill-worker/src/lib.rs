@@ -12,7 +12,7 @@ mod service;
 use std::sync::Arc;
 
 use host::Host;
-use kvxfer::Meters;
+use kvxfer::{Meters, Pace};
 use proto::v1::Role;
 use proto::v1::prefill_server::PrefillServer;
 use proto::{DESCRIPTORS, MESSAGE_LIMIT};
@@ -20,6 +20,7 @@ use worker::Serving;
 
 pub use flags::{CheckpointFormat, Flags};
 
+use handover::Means;
 use service::{Facts, Service};
 
 /// What the outside gives a prefill worker.
@@ -50,7 +51,11 @@ pub fn build(flags: Flags, deps: Deps) -> PrefillWorker {
     let service = Service {
         facts: Arc::new(facts),
         engine: host.handle(),
-        meters: at.meters.register(Meters::register),
+        means: Means {
+            network: at.network.clone(),
+            pace: Pace::default(),
+            meters: at.meters.register(Meters::register),
+        },
         drain: at.drain.clone(),
     };
     PrefillWorker { flags, host, at, service }

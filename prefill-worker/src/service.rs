@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use engine::{EngineHandle, PrefillJob};
 use futures::Stream;
-use kvxfer::{Layout, Meters, Pace, Secret, Ticket};
+use kvxfer::{Layout, Secret, Ticket};
 use process::Drain;
 use programs::sampling::Sampling;
 use proto::status::Fault;
@@ -14,14 +14,14 @@ use tracing::Instrument;
 use worker::Incarnation;
 
 use crate::error::{Error, status};
-use crate::handover::{Drawn, Handover, events};
+use crate::handover::{Drawn, Handover, Means, events};
 
 /// `tandem.v1.Prefill`.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     pub(crate) facts: Arc<Facts>,
     pub(crate) engine: EngineHandle,
-    pub(crate) meters: Meters,
+    pub(crate) means: Means,
     pub(crate) drain: Drain,
 }
 
@@ -117,7 +117,7 @@ impl Prefill for Service {
         let span = host::span(request.metadata(), "Prefill.Run", &message.request_id, message.attempt);
         let handover = span.in_scope(|| self.begin(request.into_inner(), deadline));
         let handover = handover.map_err(|error| span.in_scope(|| status(&error)))?;
-        let (running, events) = events(handover, Pace::default(), self.meters.clone());
+        let (running, events) = events(handover, self.means.clone());
         // a task of its own, so that a caller who leaves does not take away the time to tell the receiver
         self.drain.spawn(running.instrument(span));
         Ok(Response::new(Box::pin(events)))

@@ -49,7 +49,8 @@ pub struct Shell {
     pub meters: Meters,
     /// When to stop taking work.
     pub drain: Drain,
-    network: Network,
+    /// How others are reached.
+    pub network: Network,
     grpc: Listener,
     http: Listener,
     ready: Ready,
@@ -108,7 +109,8 @@ pub struct Serving {
     pub meters: Meters,
     /// When to stop taking work.
     pub drain: Drain,
-    network: Network,
+    /// How others are reached.
+    pub network: Network,
     grpc: Listener,
     ready: Ready,
     http: tokio::task::JoinHandle<std::io::Result<()>>,

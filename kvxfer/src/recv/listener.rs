@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
+use net::Listener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -11,7 +11,7 @@ use crate::reason::Reason;
 
 /// Accepts senders until `stop`, then lets the transfers under way end. Dropping the call ends them at once.
 pub async fn serve<B: TicketBook>(
-    listener: TcpListener,
+    mut listener: Listener,
     receiver: Arc<Receiver>,
     book: Arc<B>,
     stop: CancellationToken,
@@ -36,10 +36,6 @@ pub async fn serve<B: TicketBook>(
                 continue;
             }
         };
-        if let Err(fault) = stream.set_nodelay(true) {
-            tracing::debug!(%fault, %peer, "connection gone before its greeting");
-            continue;
-        }
         let (receiver, book) = (Arc::clone(&receiver), Arc::clone(&book));
         transfers.spawn(async move {
             match receiver.receive(stream, book.as_ref()).await {

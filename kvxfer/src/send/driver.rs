@@ -1,7 +1,7 @@
 use std::time::Instant;
 
+use net::{AnyStream, Network};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -21,13 +21,14 @@ use crate::wire::{Turn, Wire};
 /// Hands one sequence's state to the ticket's owner: connects at once, so that the lease stays alive while the source
 /// still computes, and returns after the commit. Cancelling tells the receiver so; dropping the call cuts the connection.
 pub async fn send(
+    network: &Network,
     ticket: &Ticket,
     source: impl Source,
     pace: Pace,
     meters: &Meters,
     cancel: &CancellationToken,
 ) -> Result<Receipt, Error> {
-    let stream = match connect(ticket, pace).await {
+    let stream = match connect(network, ticket, pace).await {
         Ok(stream) => stream,
         Err(error) => {
             meters.fault(error.kind());
@@ -35,7 +36,7 @@ pub async fn send(
         }
     };
     match send_over(stream, ticket, source, pace, meters, cancel).await {
-        Err(Unsent { error, in_doubt: true }) => match connect(ticket, pace).await {
+        Err(Unsent { error, in_doubt: true }) => match connect(network, ticket, pace).await {
             Ok(stream) => send_over(stream, ticket, Nothing, pace, meters, cancel).await.map_err(|_| error),
             Err(_) => Err(error),
         },
@@ -62,12 +63,10 @@ impl Source for Nothing {
     }
 }
 
-async fn connect(ticket: &Ticket, pace: Pace) -> Result<TcpStream, Error> {
+async fn connect(network: &Network, ticket: &Ticket, pace: Pace) -> Result<AnyStream, Error> {
     let unreachable = |fault| Error::Unreachable { endpoint: ticket.endpoint.clone(), fault };
-    let connected = timeout(pace.greeting, TcpStream::connect(&ticket.endpoint)).await;
-    let stream = connected.map_err(|late| unreachable(late.into()))?.map_err(unreachable)?;
-    stream.set_nodelay(true).map_err(unreachable)?;
-    Ok(stream)
+    let connected = timeout(pace.greeting, network.connect(&ticket.endpoint)).await;
+    connected.map_err(|late| unreachable(late.into()))?.map_err(unreachable)
 }
 
 /// [`send`] over a connection that exists.

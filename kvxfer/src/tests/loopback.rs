@@ -40,13 +40,13 @@ impl Rig {
         let ours = Meters::register(&mut Registry::default());
         let theirs = Meters::register(&mut Registry::default());
         let receiver = Arc::new(Receiver::new(Pace::default(), bounds, theirs.clone()));
-        let serving = tokio::spawn(serve(listener, receiver, Arc::clone(&book), stop.clone()));
+        let serving = tokio::spawn(serve(Box::new(listener), receiver, Arc::clone(&book), stop.clone()));
         let ticket = Ticket { endpoint, ..ticket() };
         Rig { book, ticket, ours, theirs, cancel: CancellationToken::new(), stop, serving }
     }
 
     async fn send(&self, source: impl Source) -> Result<crate::Receipt, Error> {
-        send(&self.ticket, source, Pace::default(), &self.ours, &self.cancel).await
+        send(&net::system(), &self.ticket, source, Pace::default(), &self.ours, &self.cancel).await
     }
 
     /// Waits for the receiver's end, then holds that nobody holds anything.

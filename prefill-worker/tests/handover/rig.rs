@@ -152,7 +152,7 @@ impl Rig {
         let deps = decode_worker::Deps {
             host: d.host,
             at: d.at,
-            data,
+            data: Box::new(data),
             random: || {
                 let id = *worker::Incarnation::random().bytes().first_chunk().unwrap();
                 (id, [7; 32])

@@ -1,0 +1,153 @@
+//! What runs on the hosts: the programs as their `main` puts them together, over a played device.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use discovery::{InMemory, MembershipService, Registry};
+use engine::fake::{FakeDevice, Script};
+use engine::{Engine, HashUnit, Limits, Metrics, PrefixCache, Role, Stepper, Turn};
+use host::Host;
+use net::Network;
+use process::Drain;
+use programs::ShapeLadder;
+use programs::weights::Float;
+use proto::v1::Fingerprint;
+use router::{Deps, Listeners, Model, Router};
+use sim::{Noise, Simulated};
+use telemetry::Meters;
+use tokio::time::sleep;
+use worker::{Incarnation, Shell};
+
+pub(crate) const MODEL: &str = "k3-demo";
+pub(crate) const VOCABULARY: usize = 2048;
+/// Where decode workers take state in.
+const DATA: u16 = 7000;
+const LEASE: Duration = Duration::from_secs(2);
+/// What a step takes.
+const STEP: Duration = Duration::from_millis(4);
+
+/// What the processes that run now say of themselves, by host. Of one that crashed nothing is left.
+pub(crate) type Running = Arc<Mutex<HashMap<String, Meters>>>;
+
+/// What all hosts of a simulation have in common.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) running: Running,
+    pub(crate) noise: Noise,
+    pub(crate) keeps: bool,
+    pub(crate) drafts: u32,
+}
+
+impl World {
+    pub(crate) fn network(&self, name: &str) -> Network {
+        Arc::new(Simulated::new(turmoil::lookup(name), self.noise.clone(), DATA))
+    }
+
+    fn runs(&self, name: &str, meters: &Meters) {
+        self.running.lock().unwrap().insert(name.to_owned(), meters.clone());
+    }
+
+    fn ladder(&self, page_tokens: u32, pages: u32) -> ShapeLadder {
+        ShapeLadder {
+            chunks: vec![8, 32],
+            batches: vec![2, 8],
+            context: 400,
+            page_tokens,
+            pages,
+            slots: 12,
+            drafts: self.drafts,
+            latents: Float::F32,
+            lane: 1,
+        }
+    }
+}
+
+pub(crate) fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+pub(crate) async fn router(world: World) -> turmoil::Result {
+    let network = world.network("router");
+    let flags = router::Flags::try_parse_from(["router", "--model=none"])?;
+    let (grpc, _) = process::net::bind(&network, "grpc", "0.0.0.0:50051").await?;
+    let (http, _) = process::net::bind(&network, "http", "0.0.0.0:8080").await?;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models").join(MODEL);
+    let model = Model::open(&folder, MODEL.to_owned())?;
+    let registry = InMemory::new();
+    let meters = Meters::new();
+    world.runs("router", &meters);
+    let drain = Drain::new();
+    let deps = Deps { network, members: registry.watch(), meters, drain, seed: || 7 };
+    let router = Router::build(model, flags.config(), deps);
+    let membership = MembershipService::new(registry, LEASE);
+    router.serve(Listeners { grpc, http }, membership, Duration::from_secs(5)).await?;
+    Ok(())
+}
+
+fn arguments(name: &str) -> Vec<String> {
+    let flags = ["--model=none", "--router=router:50051", "--grpc=0.0.0.0:0", "--http=0.0.0.0:0"];
+    let all = ["worker"].into_iter().chain(flags).map(str::to_owned);
+    all.chain([format!("--name={name}")]).collect()
+}
+
+async fn side(
+    world: &World,
+    name: &str,
+    role: Role,
+    ladder: ShapeLadder,
+    flags: &worker::Flags,
+) -> (Host, Shell) {
+    let shell = Shell::bind(world.network(name), flags, Drain::new()).await.unwrap();
+    world.runs(name, &shell.meters);
+    let device = FakeDevice::new(ladder, VOCABULARY, Script::default());
+    let prefix =
+        (world.keeps && role == Role::Prefill).then(|| PrefixCache::new(HashUnit::new(16).unwrap(), 1 << 16));
+    let metrics = shell.meters.register(Metrics::register);
+    let (engine, steps) = Engine::stepped(device, role, Limits::default(), prefix, metrics, now);
+    tokio::spawn(run(steps));
+    let fingerprint = Fingerprint { model: MODEL.to_owned(), ..Fingerprint::default() };
+    (Host::over(engine, fingerprint), shell)
+}
+
+/// Runs an engine's steps on the host's own time.
+async fn run(mut steps: Stepper<FakeDevice>) {
+    let bell = steps.bell();
+    loop {
+        match steps.turn() {
+            Turn::Ran => sleep(STEP).await,
+            Turn::Stopped => return,
+            Turn::Idle { until: None } => bell.notified().await,
+            Turn::Idle { until: Some(until) } => tokio::select! {
+                () = bell.notified() => {}
+                () = tokio::time::sleep_until(until.into()) => {}
+            },
+        }
+    }
+}
+
+pub(crate) async fn prefill(world: World, name: String) -> turmoil::Result {
+    let flags = prefill_worker::Flags::try_parse_from(arguments(&name))?;
+    let ladder = world.ladder(16, 160);
+    let (host, shell) = side(&world, &name, Role::Prefill, ladder, &flags.worker).await;
+    let at = shell.serve_http();
+    prefill_worker::build(flags, prefill_worker::Deps { host, at }).serve().await?;
+    Ok(())
+}
+
+pub(crate) async fn decode(world: World, name: String) -> turmoil::Result {
+    let flags = decode_worker::Flags::try_parse_from(arguments(&name))?;
+    let ladder = world.ladder(12, 300);
+    let (host, shell) = side(&world, &name, Role::Decode, ladder, &flags.worker).await;
+    let network = shell.network.clone();
+    let (data, _) = process::net::bind(&network, "data", &format!("0.0.0.0:{DATA}")).await?;
+    let random = || {
+        let secret: Vec<u8> = [Incarnation::random().bytes(), Incarnation::random().bytes()].concat();
+        (*Incarnation::random().bytes().first_chunk().unwrap(), *secret.first_chunk().unwrap())
+    };
+    let deps = decode_worker::Deps { host, at: shell.serve_http(), data, random };
+    decode_worker::build(flags, deps)?.serve().await?;
+    Ok(())
+}
