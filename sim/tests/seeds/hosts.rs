@@ -42,6 +42,16 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// With and without a prefix cache, and with and without drafts, in turn.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            running: Running::default(),
+            noise: Noise::new(seed),
+            keeps: seed.is_multiple_of(2),
+            drafts: (seed / 2 % 2 * 3) as u32,
+        }
+    }
+
     pub(crate) fn network(&self, name: &str) -> Network {
         Arc::new(Simulated::new(turmoil::lookup(name), self.noise.clone(), DATA))
     }

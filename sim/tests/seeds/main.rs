@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod hosts;
+mod leaving;
 mod requests;
 
 use std::sync::{Arc, Mutex};
@@ -35,13 +36,8 @@ struct Report {
 
 /// One run; panics where a promise is broken.
 fn run(seed: u64, faults: usize) -> Report {
-    let noise = Noise::new(seed);
-    let world = World {
-        running: Running::default(),
-        noise: noise.clone(),
-        keeps: seed.is_multiple_of(2),
-        drafts: (seed / 2 % 2 * 3) as u32,
-    };
+    let world = World::new(seed);
+    let noise = world.noise.clone();
     let mut sim = cluster(seed, &world);
     let outcomes = Outcomes::default();
     let began: Arc<Mutex<Option<Duration>>> = Arc::default();

@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
 /// All that ended so far.
 pub(crate) type Outcomes = Arc<Mutex<Vec<(usize, Outcome, Duration)>>>;
 
-struct Request {
+pub(crate) struct Request {
     after: Duration,
     prompt: Vec<u32>,
     max: u32,
@@ -65,7 +65,7 @@ fn requests(seed: u64, count: usize) -> Vec<Request> {
         .collect()
 }
 
-fn channel(network: &net::Network) -> Channel {
+pub(crate) fn channel(network: &net::Network) -> Channel {
     Endpoint::from_static("http://router:50051").connect_with_connector_lazy(net::connector(network))
 }
 
@@ -82,6 +82,13 @@ pub(crate) async fn ask_all(seed: u64, count: usize, network: &net::Network, out
         }
     });
     futures::future::join_all(all).await;
+}
+
+/// A prompt of several chunks, and an answer of many steps.
+pub(crate) fn long(seed: u64) -> Request {
+    let mut random = StdRng::seed_from_u64(seed);
+    let prompt = (0..150).map(|_| random.random_range(3..VOCABULARY as u32)).collect();
+    Request { after: Duration::ZERO, prompt, max: 200, temperature: 0.8, seed, leaves_after: None }
 }
 
 /// Until a request goes through.
@@ -104,7 +111,7 @@ pub(crate) async fn ready(network: &net::Network) {
     panic!("the cluster never became ready");
 }
 
-async fn ask(channel: Channel, request: &Request) -> Outcome {
+pub(crate) async fn ask(channel: Channel, request: &Request) -> Outcome {
     let Request { prompt, max, temperature, seed, .. } = request;
     let sampling = Sampling {
         max_tokens: Some(*max),
