@@ -100,6 +100,11 @@ fn files_are_small() {
 
 /// Every Rust file below `folder` that is ours.
 fn sources(folder: &Path) -> Vec<PathBuf> {
+    files(folder, &["rs"])
+}
+
+/// Every file of the given kinds below `folder` that is ours.
+fn files(folder: &Path, kinds: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -108,10 +113,27 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
             let name = path.file_name().unwrap().to_str().unwrap_or_default();
             if path.is_dir() && !name.starts_with('.') && !["target", "build"].contains(&name) {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|kind| kinds.iter().any(|one| kind == *one)) {
                 found.push(path);
             }
         }
     }
     found
+}
+
+#[test]
+fn every_known_failure_has_the_tests_it_names() {
+    let list = fs::read_to_string(root().join("docs/known-failures.md")).unwrap();
+    let rows = list.lines().filter(|line| line.contains('#') && line.starts_with("| "));
+    let files = files(&root(), &["rs", "py"]);
+    let code: String = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    for row in rows {
+        let tests = row.rsplit(" | ").next().unwrap().split('`').skip(1).step_by(2);
+        let tests: Vec<&str> = tests.collect();
+        assert!(!tests.is_empty(), "no test: {row}");
+        for test in tests {
+            let defined = [format!("fn {test}("), format!("def test_{test}(")];
+            assert!(defined.iter().any(|line| code.contains(line)), "there is no test {test}");
+        }
+    }
 }
