@@ -1,7 +1,8 @@
 use std::num::NonZeroU32;
 
-use prefix::{Tokens, Units};
+use prefix::{Chain, Tokens, Units};
 
+use super::Cache;
 use crate::Marks;
 
 /// How far before a prompt's end its successors are seen to leave it.
@@ -13,19 +14,19 @@ const DOUBT: f64 = 32.0;
 
 /// What is known of a prompt that is to be prefilled.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Prompt {
+struct Prompt {
     /// Its last boundary.
-    pub(super) end: Units,
+    end: Units,
     /// The last one that the same prompt, asked again, can resume at: not its end where that is a boundary.
-    pub(super) usable: Units,
+    usable: Units,
     /// Where it resumes.
-    pub(super) resume: Units,
+    resume: Units,
     /// The last boundary that an earlier prompt had, too.
-    pub(super) leaves: Units,
+    leaves: Units,
     /// The last boundary of the latest of those prompts.
-    pub(super) other_end: Units,
+    other_end: Units,
     /// Tokens that a checkpoint where it leaves saves, over the nearest before.
-    pub(super) saving: Tokens,
+    saving: Tokens,
 }
 
 /// Chooses boundaries for checkpoints by the rules, and learns the ends' distances.
@@ -43,7 +44,7 @@ impl Marker {
     }
 
     /// The boundaries where `prompt` should leave checkpoints, ascending: after where it resumes, at most its end.
-    pub(super) fn marks(&mut self, prompt: Prompt) -> Vec<Units> {
+    fn marks(&mut self, prompt: Prompt) -> Vec<Units> {
         self.learn(prompt);
         let end = prompt.end.0;
         let mut marks: Vec<u32> = Vec::new();
@@ -84,5 +85,41 @@ impl Marker {
             .zip(self.saved)
             .filter(move |(_, saved)| saved / prompts >= least)
             .map(|(distance, _)| distance)
+    }
+}
+
+impl<C> Cache<C> {
+    /// Where a prompt that resumes at `resume` should leave checkpoints; its boundaries are remembered.
+    pub(crate) fn marks(&mut self, chain: &Chain, resume: Units) -> Vec<Tokens> {
+        let mut leaves = Units(0);
+        let mut other_end = Units(0);
+        // Of the latest checkpoint before `leaves`.
+        let (mut latest, mut before) = (Units(0), Units(0));
+        for (index, boundary) in (1..).zip(chain.boundaries().take(chain.usable().0 as usize)) {
+            let node = self.nodes.get(&boundary.hash);
+            let passed = self.seen.get(boundary.hash);
+            if node.is_none() && passed.is_none() {
+                break;
+            }
+            leaves = Units(index);
+            other_end = passed.map_or(leaves, |passed| passed.end);
+            before = latest;
+            if node.is_some_and(|node| node.kept.is_some()) {
+                latest = leaves;
+            }
+        }
+        let unit = self.config.unit;
+        let saving = Tokens(unit.position(leaves).0.saturating_sub(unit.position(before).0));
+        let end = chain.units();
+        for boundary in chain.boundaries() {
+            self.seen.note(boundary.hash, |passed| passed.end = end);
+        }
+        let usable = chain.usable();
+        let marks = self.marker.marks(Prompt { end, usable, resume, leaves, other_end, saving });
+        let bare = marks.into_iter().filter(|mark| {
+            let node = chain.hash(*mark).and_then(|hash| self.nodes.get(&hash));
+            node.is_none_or(|node| node.kept.is_none())
+        });
+        bare.map(|mark| unit.position(mark)).collect()
     }
 }
