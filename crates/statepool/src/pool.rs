@@ -1,14 +1,16 @@
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use prefix::{Chain, Tokens, Units};
 
 use crate::cache::{Cache, Found};
 use crate::hit::{CheckpointPin, PageCopy};
 use crate::lease::Prompt;
-use crate::pages::Pages;
-use crate::{CacheConfig, Event, Hit, Lease, Missed, NoRoom, PageId, PoolError, PoolShape, SlotId};
+use crate::{CacheConfig, Event, Hit, Lease, Missed, NoRoom, PoolError, PoolShape};
+pub(crate) use state::Shared;
+use state::State;
 
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -70,14 +72,8 @@ impl<C> Pool<C> {
         cache: Option<CacheConfig>,
         on_release: impl Fn() + Send + Sync + 'static,
     ) -> Self {
-        let state = State {
-            pages: Pages::new(shape.pages),
-            slots: (0..shape.slots).rev().collect(),
-            cache: cache.map(|config| Cache::new(config, shape.page_tokens)),
-        };
-        Self {
-            shared: Arc::new(Shared { shape, state: Mutex::new(state), on_release: Box::new(on_release) }),
-        }
+        let cache = cache.map(|config| Cache::new(config, shape.page_tokens));
+        Self { shared: Arc::new(Shared::new(shape, cache, on_release)) }
     }
 
     /// The pool's shape.
@@ -234,87 +230,5 @@ impl<C> Clone for Pool<C> {
 impl<C> fmt::Debug for Pool<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool").field("shape", &self.shared.shape).finish_non_exhaustive()
-    }
-}
-
-pub(crate) struct Shared<C> {
-    pub(crate) shape: PoolShape,
-    state: Mutex<State<C>>,
-    on_release: Box<dyn Fn() + Send + Sync>,
-}
-
-impl<C> Shared<C> {
-    /// Runs `f` under the lock; checkpoints that it dropped are freed after it.
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State<C>) -> R) -> R {
-        let mut state = self.lock();
-        let result = f(&mut state);
-        let grave = state.cache.as_mut().map(Cache::take_grave);
-        drop(state);
-        drop(grave);
-        result
-    }
-
-    /// As [`Shared::with`], for what was held and is given back.
-    pub(crate) fn give_back(&self, f: impl FnOnce(&mut State<C>)) {
-        self.with(f);
-        (self.on_release)();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<C>> {
-        // No code that can panic runs under the lock, so a poisoned state is still a true one.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-pub(crate) struct State<C> {
-    pub(crate) pages: Pages,
-    pub(crate) slots: Vec<u32>,
-    pub(crate) cache: Option<Cache<C>>,
-}
-
-impl<C> State<C> {
-    fn free_slots(&self) -> u32 {
-        u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
-    }
-
-    /// `pages` free pages and a slot, evicting what is cached as far as that helps.
-    fn take(&mut self, shape: PoolShape, pages: u32, slots: u32) -> Result<(SlotId, Vec<PageId>), NoRoom> {
-        if self.free_slots() < slots {
-            return Err(self.no_room(shape, pages, slots));
-        }
-        let taken = self.take_pages(shape, pages, slots)?;
-        match self.slots.pop() {
-            Some(slot) => Ok((SlotId(slot), taken)),
-            None => {
-                self.pages.release(&taken);
-                Err(self.no_room(shape, pages, slots))
-            }
-        }
-    }
-
-    pub(crate) fn take_pages(
-        &mut self,
-        shape: PoolShape,
-        pages: u32,
-        slots: u32,
-    ) -> Result<Vec<PageId>, NoRoom> {
-        if self.pages.obtainable() < pages {
-            return Err(self.no_room(shape, pages, slots));
-        }
-        if let Some(cache) = &mut self.cache {
-            cache.free_pages(&mut self.pages, pages);
-        }
-        Ok(self.pages.take(pages))
-    }
-
-    fn no_room(&self, shape: PoolShape, need_pages: u32, need_slots: u32) -> NoRoom {
-        NoRoom {
-            need_pages,
-            need_slots,
-            free_pages: self.pages.obtainable(),
-            free_slots: self.free_slots(),
-            pages: shape.pages,
-            slots: shape.slots,
-        }
     }
 }
