@@ -4,7 +4,7 @@ MODEL ?= models/k3-demo
 CARGO ?= cargo
 PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
 
-.PHONY: help build plugin libtpu tpu-check demo test test-rust test-cluster lint deny fmt up bench
+.PHONY: help build plugin libtpu tpu-check demo test test-rust test-cluster lint deny fmt up bench bench-kvxfer
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
@@ -52,6 +52,9 @@ fmt: ## Format
 
 up: build ## A local cluster in the foreground; Ctrl-C stops it
 	@target/release/tandem up --model $(MODEL)
+
+bench-kvxfer: ## State transfer beside a raw copy, NIXL and Mooncake, on loopback
+	@scripts/bench_kvxfer.sh
 
 bench: build ## Step times beside JAX on this machine, and the router's overhead
 	@scripts/bench.sh $(MODEL)

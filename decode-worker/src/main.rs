@@ -3,6 +3,7 @@
 use anyhow::Context;
 use decode_worker::{Deps, Flags, build};
 use host::Host;
+use net::Traffic;
 use worker::Shell;
 
 fn main() -> anyhow::Result<()> {
@@ -16,7 +17,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let drain = flags.worker.observe.drain()?;
     let network = net::system();
     let shell = Shell::bind(network.clone(), &flags.worker, drain.clone()).await?;
-    let (data, _) = process::net::bind(&network, "data", &flags.data).await?;
+    let (data, _) = process::net::bind(&network, Traffic::Bulk, "data", &flags.data).await?;
     let at = shell.serve_http();
     let loading = {
         let (flags, meters) = (flags.clone(), at.meters.clone());

@@ -92,7 +92,9 @@ impl Sink for Room {
             SegmentId::Recurrent { layer, first_head, .. } => {
                 self.state.recurrent(layer, first_head, &payload);
             }
-            SegmentId::Tail { layer, which } => self.state.tail(layer, which, &payload),
+            SegmentId::Tail { layer, which, first_head, heads } => {
+                self.state.tail(layer, which, first_head..first_head + heads, &payload);
+            }
             SegmentId::IndexTail { layer } => self.state.index_tail(layer, &payload),
             SegmentId::Hidden => self.state.hidden(&payload),
             SegmentId::Sampling => {

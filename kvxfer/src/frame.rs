@@ -4,7 +4,7 @@ use crate::key::{Direction, TransferKey};
 use crate::layout::Layout;
 use crate::reason::{MOST_TEXT, Reason};
 use crate::segment::{Projection, SegmentId};
-use crate::ticket::{Incarnation, Receipt, TicketId};
+use crate::ticket::{Incarnation, LinkId, Receipt, TicketId};
 
 mod parse;
 mod reader;
@@ -13,7 +13,7 @@ pub(crate) use parse::FrameError;
 pub(crate) use reader::FrameReader;
 
 /// First bytes of a greeting: protocol and its version.
-pub(crate) const MAGIC: [u8; 8] = *b"TNDMKV\x00\x02";
+pub(crate) const MAGIC: [u8; 8] = *b"TNDMKV\x00\x03";
 /// Longest head: what a frame has beside a segment's payload.
 pub(crate) const MOST_HEAD: usize = 256;
 /// Bytes of the length field and of the tag around a frame's body.
@@ -22,13 +22,24 @@ pub(crate) const TAG: usize = 8;
 /// Kind and four numbers, whatever the kind.
 pub(crate) const SEGMENT_ID: usize = 13;
 
+/// Numbers are f32, little-endian, without gaps between rows.
+pub(crate) const F32_DENSE: u32 = 1;
+
 /// What a sender opens with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) ticket: TicketId,
+    /// Of the receiver that issued the ticket.
     pub(crate) incarnation: Incarnation,
+    /// Of this attempt to send.
+    pub(crate) sender: Incarnation,
+    pub(crate) link: LinkId,
+    /// Links that the sender keeps up at a time.
+    pub(crate) links: u16,
     pub(crate) state_pos: u32,
     pub(crate) layout: Layout,
+    /// Of the numbers in every payload.
+    pub(crate) format: u32,
     /// HMAC-SHA256 of all of the above, keyed with the ticket's secret.
     pub(crate) proof: [u8; 32],
 }
@@ -48,8 +59,10 @@ pub(crate) enum Frame {
     Segment { sequence: u32, id: SegmentId, digest: u128, payload: Bytes },
     /// To the receiver: that was all.
     Commit { state_pos: u32, incarnation: Incarnation, sent: Receipt },
-    /// To the sender: so many bytes of payload may be unacknowledged.
-    Welcome { window: u64 },
+    /// To the sender: the greeting is accepted, by this start of the receiver's process.
+    Welcome { incarnation: Incarnation },
+    /// To the sender: so many bytes of payload may be unacknowledged on this link.
+    Credit { window: u64 },
     /// To the sender: the sink took this segment; its bytes are credit again.
     Ack { sequence: u32 },
     /// To the sender: the digest did not match, send it again.
@@ -72,6 +85,7 @@ pub(crate) mod kind {
     pub(crate) const COMMITTED: u8 = 7;
     pub(crate) const HEARTBEAT: u8 = 8;
     pub(crate) const ABORT: u8 = 9;
+    pub(crate) const CREDIT: u8 = 10;
 }
 
 impl Hello {
@@ -81,10 +95,14 @@ impl Hello {
         out.put_slice(&MAGIC);
         out.put_slice(&self.ticket.0);
         out.put_slice(&self.incarnation.0);
+        out.put_slice(&self.sender.0);
+        out.put_u16_le(self.link.0);
+        out.put_u16_le(self.links);
         out.put_u32_le(self.state_pos);
         for (_, field) in self.layout.fields() {
             out.put_u32_le(field);
         }
+        out.put_u32_le(self.format);
         out
     }
 }
@@ -94,9 +112,14 @@ impl SegmentId {
         let (kind, numbers) = match *self {
             SegmentId::Latents { layer, first_token, tokens } => (0, [layer, first_token, tokens]),
             SegmentId::Recurrent { layer, first_head, heads } => (1, [layer, first_head, heads]),
-            SegmentId::Tail { layer, which: Projection::Query } => (2, [layer, 0, 0]),
-            SegmentId::Tail { layer, which: Projection::Key } => (2, [layer, 1, 0]),
-            SegmentId::Tail { layer, which: Projection::Value } => (2, [layer, 2, 0]),
+            SegmentId::Tail { layer, which, first_head, heads } => {
+                let part = match which {
+                    Projection::Query => 2,
+                    Projection::Key => 7,
+                    Projection::Value => 8,
+                };
+                (part, [layer, first_head, heads])
+            }
             SegmentId::Sampling => (3, [0, 0, 0]),
             SegmentId::IndexKeys { layer, first_pool, pools } => (4, [layer, first_pool, pools]),
             SegmentId::IndexTail { layer } => (5, [layer, 0, 0]),
@@ -117,6 +140,7 @@ impl Frame {
             Frame::Segment { .. } => "segment",
             Frame::Commit { .. } => "commit",
             Frame::Welcome { .. } => "welcome",
+            Frame::Credit { .. } => "credit",
             Frame::Ack { .. } => "ack",
             Frame::Again { .. } => "again",
             Frame::Committed(_) => "committed",
@@ -145,8 +169,12 @@ impl Frame {
                 out.put_slice(&incarnation.0);
                 put_receipt(out, sent);
             }
-            Frame::Welcome { window } => {
+            Frame::Welcome { incarnation } => {
                 out.put_u8(kind::WELCOME);
+                out.put_slice(&incarnation.0);
+            }
+            Frame::Credit { window } => {
+                out.put_u8(kind::CREDIT);
                 out.put_u64_le(*window);
             }
             Frame::Ack { sequence } => {
@@ -183,18 +211,20 @@ fn put_receipt(out: &mut BytesMut, receipt: &Receipt) {
 #[derive(Debug)]
 pub(crate) struct Tagger {
     key: TransferKey,
+    link: LinkId,
     direction: Direction,
     next: u64,
 }
 
 impl Tagger {
     pub(crate) fn new(direction: Direction) -> Tagger {
-        Tagger { key: TransferKey::unkeyed(), direction, next: 0 }
+        Tagger { key: TransferKey::unkeyed(), link: LinkId(0), direction, next: 0 }
     }
 
     /// Frame 0 of either direction comes before the two ends know that they share a key, so it has none.
-    pub(crate) fn trust(&mut self, key: TransferKey) {
+    pub(crate) fn trust(&mut self, key: TransferKey, link: LinkId) {
         self.key = key;
+        self.link = link;
     }
 
     /// The number and the tag of the direction's next frame, whose head this is.
@@ -202,8 +232,8 @@ impl Tagger {
         let number = self.next;
         self.next += 1;
         let tag = match number {
-            0 => TransferKey::unkeyed().tag(self.direction, number, head),
-            _ => self.key.tag(self.direction, number, head),
+            0 => TransferKey::unkeyed().tag(LinkId(0), self.direction, number, head),
+            _ => self.key.tag(self.link, self.direction, number, head),
         };
         (number, tag)
     }

@@ -1,11 +1,13 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::{XxHash3_64, XxHash3_128};
 
-use crate::frame::Hello;
+use crate::frame::{Hello, MOST_HEAD, SEGMENT_ID};
 use crate::segment::SegmentId;
-use crate::ticket::{Incarnation, Secret, TicketId};
+use crate::ticket::{Incarnation, LinkId, Secret, TicketId};
 
+/// Bytes that say which frame a tag is of: number, link, direction.
+const WHERE: usize = 11;
 /// Bytes of the secret XXH3 is keyed with.
 const XXH3_SECRET: usize = 192;
 
@@ -16,8 +18,8 @@ pub(crate) enum Direction {
     ToSender,
 }
 
-/// Keys one transfer's digests and tags. Derived from the ticket's secret, id, position and incarnation, so bytes of
-/// another ticket, position or process never match. XXH3 guards against faults; TLS is what keeps attackers out.
+/// Keys one transfer's digests and tags. Derived from the ticket's secret, id, position and both incarnations, so bytes of
+/// another ticket, position, process or attempt never match. XXH3 guards against faults; TLS is what keeps attackers out.
 #[derive(Clone)]
 pub(crate) struct TransferKey(Box<[u8; XXH3_SECRET]>);
 
@@ -39,7 +41,8 @@ impl TransferKey {
         secret: &Secret,
         ticket: &TicketId,
         state_pos: u32,
-        incarnation: &Incarnation,
+        receiver: &Incarnation,
+        sender: &Incarnation,
     ) -> TransferKey {
         let mut key = Box::new([0; XXH3_SECRET]);
         for (number, block) in (0u8..).zip(key.chunks_exact_mut(32)) {
@@ -47,7 +50,8 @@ impl TransferKey {
             hmac.update(b"tandem transfer key");
             hmac.update(&ticket.0);
             hmac.update(&state_pos.to_le_bytes());
-            hmac.update(&incarnation.0);
+            hmac.update(&receiver.0);
+            hmac.update(&sender.0);
             hmac.update(&[number]);
             block.copy_from_slice(&hmac.finalize().into_bytes());
         }
@@ -56,27 +60,43 @@ impl TransferKey {
 
     /// For the frames before both ends know that they share a secret.
     pub(crate) fn unkeyed() -> TransferKey {
-        TransferKey::derive(&Secret([0; 32]), &TicketId([0; 16]), 0, &Incarnation([0; 16]))
+        TransferKey::derive(
+            &Secret([0; 32]),
+            &TicketId([0; 16]),
+            0,
+            &Incarnation([0; 16]),
+            &Incarnation([0; 16]),
+        )
     }
 
-    /// The digest of one segment: of its id and its payload.
+    /// The digest of one segment: of its id and of its payload's own digest, which is taken in one pass over bytes that the
+    /// socket has just moved or is about to move.
     pub(crate) fn digest(&self, id: &SegmentId, payload: &[u8]) -> u128 {
-        let mut hash = Xxh3::with_secret(*self.0);
-        hash.update(&id.encoded());
-        hash.update(payload);
-        hash.digest128()
+        let mut both = [0; SEGMENT_ID + 16];
+        both[..SEGMENT_ID].copy_from_slice(&id.encoded());
+        both[SEGMENT_ID..].copy_from_slice(&self.hash128(payload).to_le_bytes());
+        self.hash128(&both)
     }
 
-    /// Over a frame's head, its direction and its number: a frame lost, doubled, moved or reflected does not pass.
-    pub(crate) fn tag(&self, direction: Direction, number: u64, head: &[u8]) -> u64 {
-        let mut hash = Xxh3::with_secret(*self.0);
-        hash.update(&number.to_le_bytes());
-        hash.update(match direction {
-            Direction::ToReceiver => b"r",
-            Direction::ToSender => b"s",
-        });
-        hash.update(head);
-        hash.digest()
+    fn hash128(&self, bytes: &[u8]) -> u128 {
+        XxHash3_128::oneshot_with_secret(self.0.as_slice(), bytes)
+            .unwrap_or_else(|_| unreachable!("too short a key"))
+    }
+
+    /// Over a frame's head, its link, its direction and its number there: a frame lost, doubled, moved or reflected does
+    /// not pass.
+    pub(crate) fn tag(&self, link: LinkId, direction: Direction, number: u64, head: &[u8]) -> u64 {
+        let mut all = [0; MOST_HEAD + WHERE];
+        all[..8].copy_from_slice(&number.to_le_bytes());
+        all[8..10].copy_from_slice(&link.0.to_le_bytes());
+        all[10] = match direction {
+            Direction::ToReceiver => b'r',
+            Direction::ToSender => b's',
+        };
+        let end = WHERE + head.len();
+        all[WHERE..end].copy_from_slice(head);
+        let tag = XxHash3_64::oneshot_with_secret(self.0.as_slice(), &all[..end]);
+        tag.unwrap_or_else(|_| unreachable!("too short a key"))
     }
 }
 

@@ -128,6 +128,16 @@ impl Layout {
         (u64::from(self.tail_rows) * u64::from(self.tail_width)).saturating_mul(NUMBER)
     }
 
+    /// Bytes of some heads' columns of one of the q, k, v tails; nothing if channels are not cut evenly by heads.
+    pub(crate) fn tail_bytes_of(&self, heads: u32) -> Option<u64> {
+        if heads == self.heads {
+            return Some(self.tail_bytes());
+        }
+        let width =
+            self.tail_width.checked_div(self.heads).filter(|width| width * self.heads == self.tail_width)?;
+        Some((u64::from(self.tail_rows) * u64::from(width) * u64::from(heads)).saturating_mul(NUMBER))
+    }
+
     /// Bytes of one pooled index key in one layer.
     pub(crate) fn pool_bytes(&self) -> u64 {
         u64::from(self.index_dim) * NUMBER

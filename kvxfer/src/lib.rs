@@ -6,8 +6,9 @@
 //!
 //! ```text
 //! sender                                   receiver
-//! Hello(ticket, incarnation, layout, proof) ->          looks the ticket up, checks, waits for staging room
-//!                                        <- Welcome     so many bytes may be unacknowledged
+//! Hello(ticket, incarnations, link, layout, proof) ->   looks the ticket up and checks; a further link joins its transfer
+//!                                        <- Welcome     accepted by this incarnation
+//!                                        <- Credit      there is staging room: so many bytes may be unacknowledged
 //! Segment(latents, index keys) as prefill goes ->       digest verified, then to the sink
 //!                                        <- Ack         the sink has it: credit again
 //!                                        <- Again       digest wrong: once more, then the end
@@ -16,6 +17,10 @@
 //!                                        <- Committed
 //! ```
 //!
+//! A transfer has one connection, or several, each with its own credit. One that dies or stalls is replaced under the next
+//! link number, and what was not acknowledged on it goes out again. A sender that lost the answer to its commit asks again
+//! on a new link: [`Verdict`] says what it learned.
+//!
 //! Either side may say `Abort(reason)` at any point, and says `Heartbeat` when it has nothing else to say.
 
 mod ends;
@@ -23,16 +28,19 @@ mod error;
 mod frame;
 pub mod fuzz;
 mod key;
+mod landing;
 mod layout;
 mod manifest;
 mod meters;
 mod pace;
 mod reason;
 mod recv;
+pub mod relayout;
 mod sampling;
 pub mod segment;
 mod send;
 mod ticket;
+mod verdict;
 mod wire;
 
 #[cfg(target_endian = "big")]
@@ -45,12 +53,14 @@ pub use manifest::{Manifest, NotInManifest};
 pub use meters::{Meters, Staged};
 pub use pace::{Bounds, Pace};
 pub use reason::Reason;
-pub use recv::driver::Receiver;
+pub use recv::driver::{Receiver, Served};
 pub use recv::listener::serve;
 pub use sampling::{BadSampling, FirstToken, SamplingState};
 pub use segment::{Projection, Segment, SegmentId};
-pub use send::driver::{Unsent, send, send_over};
+pub use send::driver::send;
 pub use ticket::{BadLength, BadTicketId, Expected, Incarnation, Receipt, Secret, Ticket, TicketId};
+pub use verdict::Verdict;
+pub use wire::Stream;
 
 #[cfg(test)]
 mod tests;

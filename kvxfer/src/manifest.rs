@@ -1,6 +1,6 @@
 use crate::layout::Layout;
 use crate::sampling::SamplingState;
-use crate::segment::{Projection, SEGMENT_BYTES, SegmentId};
+use crate::segment::{SEGMENT_BYTES, SegmentId};
 
 mod coverage;
 
@@ -83,9 +83,9 @@ impl Manifest {
                 within(id, layer, self.layout.recurrent_layers, first_head, heads, self.layout.heads)?;
                 u64::from(heads).saturating_mul(self.layout.head_bytes())
             }
-            SegmentId::Tail { layer, which: Projection::Query | Projection::Key | Projection::Value } => {
-                within(id, layer, self.layout.recurrent_layers, 0, 1, 1)?;
-                self.layout.tail_bytes()
+            SegmentId::Tail { layer, first_head, heads, .. } => {
+                within(id, layer, self.layout.recurrent_layers, first_head, heads, self.layout.heads)?;
+                self.layout.tail_bytes_of(heads).ok_or(NotInManifest::Outside(*id))?
             }
             SegmentId::IndexKeys { layer, first_pool, pools } => {
                 let all = self.layout.pools(self.state_pos);

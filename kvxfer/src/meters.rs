@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -7,6 +9,7 @@ use prometheus_client::registry::Registry;
 
 use crate::error::Error;
 use crate::ticket::Receipt;
+use crate::verdict::Verdict;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Kind {
@@ -73,16 +76,28 @@ impl Meters {
         self.faults.get_or_create(&Kind { kind }).inc();
     }
 
-    pub(crate) fn ended(&self, end: &Result<Receipt, Error>, took: std::time::Duration) {
+    /// A receiver's transfer is over.
+    pub(crate) fn ended(&self, end: &Result<Receipt, Error>, took: Duration) {
         match end {
-            Ok(receipt) => {
-                let seconds = took.as_secs_f64();
-                self.bytes.inc_by(receipt.bytes);
-                self.seconds.observe(seconds);
-                self.bytes_per_second.observe(receipt.bytes as f64 / seconds.max(1e-9));
-            }
+            Ok(receipt) => self.committed(receipt, took),
             Err(error) => self.fault(error.kind()),
         }
+    }
+
+    /// A sender's transfer is over.
+    pub(crate) fn sent(&self, verdict: &Verdict, took: Duration) {
+        match verdict {
+            Verdict::Held(receipt) => self.committed(receipt, took),
+            Verdict::Revoked(error) => self.fault(error.kind()),
+            Verdict::Unknown(_) => self.fault("in_doubt"),
+        }
+    }
+
+    fn committed(&self, receipt: &Receipt, took: Duration) {
+        let seconds = took.as_secs_f64();
+        self.bytes.inc_by(receipt.bytes);
+        self.seconds.observe(seconds);
+        self.bytes_per_second.observe(receipt.bytes as f64 / seconds.max(1e-9));
     }
 
     /// Counts bytes as staged that a sink keeps before it can use them, until the result is dropped.

@@ -9,6 +9,10 @@ pub struct Pace {
     pub heartbeat: Duration,
     /// The sink may take this long for one segment, or for the commit.
     pub sink: Duration,
+    /// A receiver without any connection to its sender waits this long for a new one.
+    pub relink: Duration,
+    /// Connections a transfer has at most; a small one has fewer.
+    pub links: u16,
     /// The connection and the greeting together may take this long.
     pub greeting: Duration,
 }
@@ -19,8 +23,20 @@ impl Default for Pace {
             stall: Duration::from_secs(2),
             heartbeat: Duration::from_millis(400),
             sink: Duration::from_secs(10),
+            relink: Duration::from_secs(1),
+            links: 4,
             greeting: Duration::from_secs(2),
         }
+    }
+}
+
+/// Bytes of state for which one more connection is worth its greeting.
+const BYTES_A_LINK: u64 = 64 << 20;
+
+impl Pace {
+    /// Connections for a state of so many bytes.
+    pub(crate) fn links_for(&self, bytes: u64) -> u16 {
+        u16::try_from(bytes.div_ceil(BYTES_A_LINK)).unwrap_or(u16::MAX).clamp(1, self.links.max(1))
     }
 }
 
@@ -30,16 +46,19 @@ pub(crate) const MOST_UNACKED: usize = 4096;
 /// A receiver's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of payload one transfer may have unacknowledged. A manifest's largest segment raises it.
+    /// Bytes of payload one transfer may have unacknowledged, over all its links. A manifest's largest segment, which each
+    /// of them must have room for, raises it.
     pub window: u64,
     /// Bytes all transfers together may have unacknowledged; a transfer that finds no room waits.
     pub staging: u64,
     /// Connections at a time.
     pub connections: usize,
+    /// Connections of one transfer.
+    pub links: u16,
 }
 
 impl Default for Bounds {
     fn default() -> Bounds {
-        Bounds { window: 16 << 20, staging: 256 << 20, connections: 256 }
+        Bounds { window: 16 << 20, staging: 256 << 20, connections: 256, links: 8 }
     }
 }

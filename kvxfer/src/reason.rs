@@ -101,6 +101,11 @@ impl Reason {
         }
     }
 
+    /// Whether the peer broke the protocol, so that nothing more can be learned from it.
+    pub(crate) fn is_of_the_peer(&self) -> bool {
+        matches!(self, Reason::Protocol { .. } | Reason::StaleIncarnation)
+    }
+
     /// The label under which faults of this kind are counted.
     pub(crate) fn kind(&self) -> &'static str {
         match self {

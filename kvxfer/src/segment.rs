@@ -23,8 +23,8 @@ pub enum SegmentId {
     Latents { layer: u32, first_token: u32, tokens: u32 },
     /// f32 [heads, key, value]
     Recurrent { layer: u32, first_head: u32, heads: u32 },
-    /// f32 [tail_rows, tail_width]
-    Tail { layer: u32, which: Projection },
+    /// f32 [tail_rows, heads, tail_width / all heads]: these heads' columns of one of q, k and v.
+    Tail { layer: u32, which: Projection, first_head: u32, heads: u32 },
     /// f32 [pools, index_dim]: pooled keys of the sparse attention's indexer.
     IndexKeys { layer: u32, first_pool: u32, pools: u32 },
     /// f32 [index_pool, 2, index_dim]: raw key and score of each token of the open pool, oldest first, 0 beyond them.
@@ -44,7 +44,9 @@ impl fmt::Display for SegmentId {
             SegmentId::Recurrent { layer, first_head, heads } => {
                 write!(f, "recurrent layer {layer} heads {first_head}+{heads}")
             }
-            SegmentId::Tail { layer, which } => write!(f, "tail layer {layer} {which:?}"),
+            SegmentId::Tail { layer, which, first_head, heads } => {
+                write!(f, "tail layer {layer} {which:?} heads {first_head}+{heads}")
+            }
             SegmentId::IndexKeys { layer, first_pool, pools } => {
                 write!(f, "index-keys layer {layer} pools {first_pool}+{pools}")
             }
@@ -92,7 +94,7 @@ pub struct WrongSize {
 
 /// Segments are cut to about this many bytes: large enough that headers and acknowledgements vanish beside them, small
 /// enough that credit flows in many steps and a digest is taken while the bytes are in cache.
-pub const SEGMENT_BYTES: u64 = 1 << 20;
+pub const SEGMENT_BYTES: u64 = 256 << 10;
 
 /// Latents and index keys of all layers together are cut to runs of tokens of about this many bytes.
 pub const RUN_BYTES: u64 = 4 << 20;

@@ -1,225 +1,268 @@
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::error::Error;
 use crate::frame::Frame;
 use crate::key::TransferKey;
 use crate::manifest::Manifest;
-use crate::pace::{MOST_UNACKED, Pace};
+use crate::pace::Pace;
 use crate::reason::Reason;
 use crate::segment::Segment;
-use crate::ticket::{Incarnation, Receipt};
+use crate::ticket::{Incarnation, LinkId, Receipt};
+use crate::verdict::Verdict;
 
 pub(crate) mod driver;
+mod flow;
+mod links;
+
+use flow::Flow;
+use links::Links;
 
 /// The sending half of one transfer, without socket, clock or await. It was chosen to be a machine, and not a straight
-/// line, because acknowledgements, credit, the source and time interleave on the same few values.
+/// line, because several links, acknowledgements, credit, the source and time interleave on the same few values.
 ///
-/// `Greeting -> Streaming -> Closing -> Over`, and from each to `Over`.
+/// `Streaming -> Closing -> Over`, and from each to `Over`. Until `Closing` nobody was asked to commit, so a transfer that
+/// ends there ends revoked; from then on only the receiver knows.
 #[derive(Debug)]
 pub(crate) struct SendSession {
     manifest: Manifest,
     incarnation: Incarnation,
-    key: TransferKey,
     pace: Pace,
-    heard: Instant,
-    said: Instant,
+    links: Links,
+    flow: Flow,
     state: State,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// The greeting is out; the receiver looks the ticket up and may wait for staging room.
-    Greeting,
-    Streaming(Flow),
-    /// Everything is out; waiting for acknowledgements and the commit.
-    Closing(Flow),
+    Streaming,
+    /// Everything is out; waiting for acknowledgements and the verdict.
+    Closing,
+    /// This side wants it no more, but had asked for the commit.
+    Withdrawing(Reason),
     Over,
 }
 
 #[derive(Debug)]
-struct Flow {
-    window: u64,
-    /// By sequence; kept until the receiver's sink has them, in case it asks again.
-    unacked: BTreeMap<u32, Unacked>,
-    unacked_bytes: u64,
-    /// Taken from the source, waiting for credit.
-    waiting: Option<Segment>,
-    sent: Receipt,
-}
-
-#[derive(Debug)]
-struct Unacked {
-    segment: Segment,
-    again: bool,
-}
-
-#[derive(Debug)]
 pub(crate) enum SendEvent {
-    Frame(Frame),
+    /// The link is connected and its greeting under way.
+    Dialled(LinkId),
+    Frame(LinkId, Frame),
     /// Bytes arrived that are no whole frame yet.
-    Heard,
+    Heard(LinkId),
+    /// The link has nothing left to write.
+    Written(LinkId),
+    /// The link could not be connected, or ended.
+    Lost(LinkId, Error),
+    /// Bytes arrived that are no frame of this link.
+    Garbled(LinkId),
     Segment(Segment),
     SourceEnded,
-    /// The connection ended.
-    Closed(Option<std::io::Error>),
     GiveUp(Reason),
     Tick,
 }
 
 #[derive(Debug)]
 pub(crate) enum SendAction {
-    Write(Frame),
-    Finish(Result<Receipt, Error>),
+    Dial(LinkId),
+    Write(LinkId, Frame),
+    /// Close it; nothing more is heard of it.
+    Drop(LinkId),
+    /// Something went wrong that may yet be repaired.
+    Fault(&'static str),
+    Finish(Verdict),
 }
 
 impl SendSession {
+    /// `links` connections are kept up at a time.
     pub(crate) fn new(
         manifest: Manifest,
         incarnation: Incarnation,
         key: TransferKey,
         pace: Pace,
+        links: u16,
         now: Instant,
     ) -> SendSession {
-        SendSession { manifest, incarnation, key, pace, heard: now, said: now, state: State::Greeting }
+        let links = Links::new(links, now);
+        let flow = Flow::new(key);
+        SendSession { manifest, incarnation, pace, links, flow, state: State::Streaming }
     }
 
-    /// Whether the source should be asked for its next segment.
+    /// Whether the source should be asked for its next segment: when some link would write it at once.
     pub(crate) fn wants_segment(&self) -> bool {
-        match &self.state {
-            State::Streaming(flow) => flow.waiting.is_none(),
-            State::Greeting | State::Closing(_) | State::Over => false,
-        }
-    }
-
-    /// Whether the receiver may have committed without our knowing.
-    pub(crate) fn in_doubt(&self) -> bool {
-        match &self.state {
-            // acknowledgements may be lost together with the answer
-            State::Closing(_) => true,
-            State::Greeting | State::Streaming(_) | State::Over => false,
-        }
+        self.state == State::Streaming && self.flow.wants_segment() && self.links.any_idle()
     }
 
     /// Payload bytes held here for the receiver.
     pub(crate) fn staged(&self) -> u64 {
-        match &self.state {
-            State::Streaming(flow) | State::Closing(flow) => {
-                flow.unacked_bytes + flow.waiting.as_ref().map_or(0, |segment| segment.payload.len() as u64)
-            }
-            State::Greeting | State::Over => 0,
-        }
+        if self.state == State::Over { 0 } else { self.flow.staged() }
     }
 
     /// When to send the next [`SendEvent::Tick`].
-    pub(crate) fn deadline(&self) -> Instant {
-        (self.heard + self.pace.stall).min(self.said + self.pace.heartbeat)
+    pub(crate) fn deadline(&self, now: Instant) -> Instant {
+        self.links.deadline(&self.pace).unwrap_or(now + self.pace.stall)
     }
 
     pub(crate) fn on(&mut self, event: SendEvent, now: Instant, out: &mut Vec<SendAction>) {
-        if matches!(self.state, State::Over) {
+        if self.state == State::Over {
             return;
         }
         let before = out.len();
         match event {
-            SendEvent::Frame(frame) => {
-                self.heard = now;
-                self.frame(frame, out);
+            SendEvent::Dialled(link) => self.links.dialled(link, now),
+            SendEvent::Frame(link, frame) => {
+                self.heard(link, now);
+                self.frame(link, frame, out);
             }
-            SendEvent::Heard => self.heard = now,
+            SendEvent::Heard(link) => self.heard(link, now),
+            SendEvent::Written(link) => self.links.written(link),
+            SendEvent::Lost(link, fault) => self.lost(link, fault, 1, "link_lost", now, out),
+            SendEvent::Garbled(link) => {
+                out.push(SendAction::Drop(link));
+                self.lost(link, Error::Cut(None), 1, "garbled_frame", now, out);
+            }
             SendEvent::Segment(segment) => self.segment(segment, out),
-            SendEvent::SourceEnded => self.source_ended(out),
-            SendEvent::Closed(fault) => self.finish(Err(Error::Cut(fault)), out),
+            SendEvent::SourceEnded => {
+                if self.state == State::Streaming {
+                    self.state = State::Closing;
+                }
+            }
             SendEvent::GiveUp(reason) => self.give_up(reason, out),
-            SendEvent::Tick => self.tick(now, out),
+            SendEvent::Tick => {
+                for link in self.links.tick(&self.pace, now, out) {
+                    out.push(SendAction::Drop(link));
+                    self.lost(link, Error::GaveUp(Reason::Stalled), 2, "link_stalled", now, out);
+                }
+            }
         }
-        if out.len() > before {
-            self.said = now;
+        self.go_on(now, out);
+        for action in &out[before..] {
+            if let SendAction::Write(link, _) = action
+                && let Some(link) = self.links.get(*link)
+            {
+                link.said = now;
+            }
         }
     }
 
-    fn frame(&mut self, frame: Frame, out: &mut Vec<SendAction>) {
-        let name = frame.name();
-        match (frame, &mut self.state) {
-            (Frame::Heartbeat, _) => {}
-            (Frame::Abort(reason), _) => self.finish(Err(Error::PeerGaveUp(reason)), out),
-            (Frame::Welcome { window }, State::Greeting) => {
-                if window < self.manifest.largest_segment() {
-                    return self.protocol("window smaller than a segment", out);
-                }
-                self.state = State::Streaming(Flow::new(window));
-            }
-            // an earlier transfer of this ticket was committed and its answer lost
-            (Frame::Committed(receipt), State::Greeting) => self.finish(Ok(receipt), out),
-            (Frame::Ack { sequence }, State::Streaming(flow) | State::Closing(flow)) => {
-                match flow.unacked.remove(&sequence) {
-                    Some(acked) => flow.unacked_bytes -= acked.segment.payload.len() as u64,
-                    None => return self.protocol("acknowledgement of nothing", out),
-                }
-                flow.push(&self.key, out);
-            }
-            (Frame::Again { sequence }, State::Streaming(flow) | State::Closing(flow)) => {
-                match flow.unacked.get_mut(&sequence) {
-                    Some(unacked) if !unacked.again => {
-                        unacked.again = true;
-                        out.push(SendAction::Write(frame_of(&self.key, sequence, &unacked.segment)));
-                    }
-                    Some(_) | None => self.protocol("asked again for a segment not on its way", out),
-                }
-            }
-            (Frame::Committed(receipt), State::Closing(flow))
-                if flow.unacked.is_empty() && flow.sent == receipt =>
-            {
-                self.finish(Ok(receipt), out);
-            }
-            (
-                Frame::Hello(_)
-                | Frame::Segment { .. }
-                | Frame::Commit { .. }
-                | Frame::Welcome { .. }
-                | Frame::Ack { .. }
-                | Frame::Again { .. }
-                | Frame::Committed(_),
-                _,
-            ) => self.protocol(name, out),
+    fn heard(&mut self, link: LinkId, now: Instant) {
+        if let Some(link) = self.links.get(link) {
+            link.heard = now;
         }
+    }
+
+    /// Whatever the event was: what can be dialled, sent and asked for now.
+    fn go_on(&mut self, now: Instant, out: &mut Vec<SendAction>) {
+        if self.state == State::Over {
+            return;
+        }
+        self.links.dial(now, out);
+        if let State::Withdrawing(reason) = &self.state {
+            if let Some(link) = self.links.to_ask() {
+                out.push(SendAction::Write(link, Frame::Abort(reason.clone())));
+            }
+            return;
+        }
+        self.flow.push(&mut self.links, out);
+        if self.state == State::Closing
+            && self.flow.all_sent()
+            && let Some(link) = self.links.to_ask()
+        {
+            let (state_pos, incarnation, sent) =
+                (self.manifest.state_pos(), self.incarnation, self.flow.sent);
+            out.push(SendAction::Write(link, Frame::Commit { state_pos, incarnation, sent }));
+        }
+    }
+
+    fn frame(&mut self, link: LinkId, frame: Frame, out: &mut Vec<SendAction>) {
+        let name = frame.name();
+        match frame {
+            Frame::Heartbeat => {}
+            Frame::Abort(reason) => self.peer_gave_up(reason, out),
+            Frame::Welcome { incarnation } if incarnation != self.incarnation => {
+                self.give_up(Reason::StaleIncarnation, out);
+            }
+            Frame::Welcome { .. } => {
+                if let Some(link) = self.links.get(link) {
+                    link.welcomed = true;
+                }
+            }
+            Frame::Credit { window } if window < self.manifest.largest_segment() => {
+                self.protocol("window smaller than a segment", out);
+            }
+            Frame::Credit { window } => self.links.grant(link, window),
+            Frame::Ack { sequence } => match self.flow.ack(sequence) {
+                Ok(credit) => {
+                    if let Some((link, bytes)) = credit {
+                        self.links.acked(link, bytes);
+                    }
+                    self.links.progressed();
+                }
+                Err(fault) => self.protocol(fault, out),
+            },
+            Frame::Again { sequence } => {
+                out.push(SendAction::Fault("corrupt_segment"));
+                if !self.flow.again(link, sequence, out) {
+                    self.protocol("asked again for a segment not on its way", out);
+                }
+            }
+            Frame::Committed(receipt) => self.committed(receipt, out),
+            Frame::Hello(_) | Frame::Segment { .. } | Frame::Commit { .. } => self.protocol(name, out),
+        }
+    }
+
+    fn committed(&mut self, receipt: Receipt, out: &mut Vec<SendAction>) {
+        // before anything is sent, it is an earlier attempt's answer
+        let ours = self.state != State::Streaming && receipt == self.flow.sent;
+        if ours || self.flow.sent.segments == 0 {
+            self.finish(Verdict::Held(receipt), out);
+        } else {
+            self.protocol("commit of other segments", out);
+        }
+    }
+
+    fn peer_gave_up(&mut self, reason: Reason, out: &mut Vec<SendAction>) {
+        let in_doubt = self.state != State::Streaming && reason == Reason::UnknownTicket;
+        let error = match &self.state {
+            State::Withdrawing(ours) if !in_doubt => Error::GaveUp(ours.clone()),
+            State::Withdrawing(_) | State::Streaming | State::Closing | State::Over => {
+                Error::PeerGaveUp(reason)
+            }
+        };
+        // a receiver that has forgotten the ticket may have committed it before
+        let verdict = if in_doubt { Verdict::Unknown(error) } else { Verdict::Revoked(error) };
+        self.finish(verdict, out);
     }
 
     fn segment(&mut self, segment: Segment, out: &mut Vec<SendAction>) {
-        if let Err(fault) = self.manifest.check(&segment.id, segment.payload.len() as u64) {
-            return self.give_up(Reason::Source { fault: fault.to_string() }, out);
-        }
-        match &mut self.state {
-            State::Streaming(flow) if flow.waiting.is_none() => {
-                flow.waiting = Some(segment);
-                flow.push(&self.key, out);
-            }
-            State::Streaming(_) | State::Greeting | State::Closing(_) | State::Over => {
-                self.give_up(Reason::Source { fault: "segment nobody asked for".to_owned() }, out);
-            }
+        let checked = self.manifest.check(&segment.id, segment.payload.len() as u64);
+        let fault = match checked.map_err(|fault| fault.to_string()) {
+            Ok(()) => self.flow.give(segment).map_err(ToOwned::to_owned),
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = fault {
+            self.give_up(Reason::Source { fault }, out);
         }
     }
 
-    fn source_ended(&mut self, out: &mut Vec<SendAction>) {
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Streaming(flow) => {
-                let sent = flow.sent;
-                self.state = State::Closing(flow);
-                out.push(SendAction::Write(Frame::Commit {
-                    state_pos: self.manifest.state_pos(),
-                    incarnation: self.incarnation,
-                    sent,
-                }));
-            }
-            state @ (State::Greeting | State::Closing(_) | State::Over) => self.state = state,
-        }
-    }
-
-    fn tick(&mut self, now: Instant, out: &mut Vec<SendAction>) {
-        if now >= self.heard + self.pace.stall {
-            self.give_up(Reason::Stalled, out);
-        } else if now >= self.said + self.pace.heartbeat {
-            out.push(SendAction::Write(Frame::Heartbeat));
+    /// Replaces the link; what it carried goes out on others.
+    fn lost(
+        &mut self,
+        link: LinkId,
+        fault: Error,
+        weight: u32,
+        kind: &'static str,
+        now: Instant,
+        out: &mut Vec<SendAction>,
+    ) {
+        out.push(SendAction::Fault(kind));
+        self.flow.strand(link);
+        let too_many = self.links.lose(link, weight, now);
+        if too_many {
+            let verdict = match self.state {
+                State::Streaming => Verdict::Revoked(fault),
+                State::Closing | State::Withdrawing(_) | State::Over => Verdict::Unknown(fault),
+            };
+            self.finish(verdict, out);
         }
     }
 
@@ -227,41 +270,23 @@ impl SendSession {
         self.give_up(Reason::Protocol { fault: fault.to_owned() }, out);
     }
 
+    /// Tells the receiver. Once it was asked to commit, only its answer says what became of that.
     fn give_up(&mut self, reason: Reason, out: &mut Vec<SendAction>) {
-        out.push(SendAction::Write(Frame::Abort(reason.clone())));
-        self.finish(Err(Error::GaveUp(reason)), out);
+        for link in self.links.ids() {
+            out.push(SendAction::Write(link, Frame::Abort(reason.clone())));
+        }
+        match &self.state {
+            State::Streaming => self.finish(Verdict::Revoked(Error::GaveUp(reason)), out),
+            State::Closing | State::Withdrawing(_) if reason.is_of_the_peer() => {
+                self.finish(Verdict::Unknown(Error::GaveUp(reason)), out);
+            }
+            State::Closing => self.state = State::Withdrawing(reason),
+            State::Withdrawing(_) | State::Over => {}
+        }
     }
 
-    fn finish(&mut self, end: Result<Receipt, Error>, out: &mut Vec<SendAction>) {
+    fn finish(&mut self, verdict: Verdict, out: &mut Vec<SendAction>) {
         self.state = State::Over;
-        out.push(SendAction::Finish(end));
+        out.push(SendAction::Finish(verdict));
     }
-}
-
-impl Flow {
-    fn new(window: u64) -> Flow {
-        let sent = Receipt { segments: 0, bytes: 0 };
-        Flow { window, unacked: BTreeMap::new(), unacked_bytes: 0, waiting: None, sent }
-    }
-
-    /// Sends the waiting segment once there is credit for it.
-    fn push(&mut self, key: &TransferKey, out: &mut Vec<SendAction>) {
-        if self.unacked.len() >= MOST_UNACKED {
-            return;
-        }
-        let free = self.window - self.unacked_bytes;
-        if let Some(segment) = self.waiting.take_if(|segment| segment.payload.len() as u64 <= free) {
-            let sequence = self.sent.segments;
-            self.sent.segments += 1;
-            self.sent.bytes += segment.payload.len() as u64;
-            self.unacked_bytes += segment.payload.len() as u64;
-            out.push(SendAction::Write(frame_of(key, sequence, &segment)));
-            self.unacked.insert(sequence, Unacked { segment, again: false });
-        }
-    }
-}
-
-fn frame_of(key: &TransferKey, sequence: u32, segment: &Segment) -> Frame {
-    let digest = key.digest(&segment.id, &segment.payload);
-    Frame::Segment { sequence, id: segment.id, digest, payload: segment.payload.clone() }
 }

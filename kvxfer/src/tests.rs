@@ -7,4 +7,5 @@ mod loopback;
 mod pair;
 mod refusals;
 mod state;
+mod storm;
 mod timing;

@@ -7,9 +7,20 @@ use crate::layout::Layout;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TicketId(pub [u8; 16]);
 
-/// A random id made at each start of a worker's process.
+/// A random id made at each start of a receiver's process, and for each call that sends: neither end takes anything from
+/// another start or attempt than the one it began with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Incarnation(pub [u8; 16]);
+
+/// Numbers the connections of one transfer. A number is used once: what replaces a dead link has a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct LinkId(pub(crate) u16);
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
 
 /// Known to the two ends of one transfer only; keys the greeting and every digest.
 #[derive(Clone, PartialEq, Eq)]

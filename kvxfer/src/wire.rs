@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,54 +8,78 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::io::poll_read_buf;
 
 use crate::frame::{Frame, FrameError, FrameReader, Tagger};
 use crate::key::{Direction, TransferKey};
+use crate::landing::Landing;
 use crate::manifest::Manifest;
+use crate::ticket::LinkId;
 
 /// Buffers given to the socket in one call.
-const SLICES: usize = 16;
+const SLICES: usize = 32;
 
-/// One side's stream of frames: what is to be written waits in order, what arrives is read in place.
-#[derive(Debug)]
-pub(crate) struct Wire<S> {
-    stream: S,
+/// A connection of any kind.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// One side's stream of frames: what is to be written waits in order and leaves from where it lies, what arrives is read
+/// in place.
+pub(crate) struct Wire {
+    stream: Box<dyn Stream>,
     reader: FrameReader,
     tagger: Tagger,
     unwritten: VecDeque<Bytes>,
     /// A write failed: the peer is gone, and nothing more is written.
     broken: bool,
+    /// A receiver's place for a connection.
+    place: Option<OwnedSemaphorePermit>,
 }
 
-/// What one [`Wire::turn`] brought.
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").field("reader", &self.reader).field("broken", &self.broken).finish()
+    }
+}
+
+/// What one turn of a wire brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    Wrote,
+    /// Everything that waited is written.
+    Written,
     Read,
     /// The peer will send no more.
     Ended,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+impl Wire {
     /// `outgoing` is the direction of what this side writes.
-    pub(crate) fn new(stream: S, outgoing: Direction) -> Wire<S> {
+    pub(crate) fn new(stream: impl Stream + 'static, outgoing: Direction, landing: Landing) -> Wire {
         let incoming = match outgoing {
             Direction::ToReceiver => Direction::ToSender,
             Direction::ToSender => Direction::ToReceiver,
         };
         Wire {
-            stream,
-            reader: FrameReader::new(incoming),
+            stream: Box::new(stream),
+            reader: FrameReader::new(incoming, landing),
             tagger: Tagger::new(outgoing),
             unwritten: VecDeque::new(),
             broken: false,
+            place: None,
         }
     }
 
-    pub(crate) fn trust(&mut self, key: &TransferKey, manifest: Manifest) {
-        self.reader.trust(key.clone(), manifest);
-        self.tagger.trust(key.clone());
+    /// Keeps the place for as long as the connection lives.
+    pub(crate) fn occupying(mut self, place: Option<OwnedSemaphorePermit>) -> Wire {
+        self.place = place;
+        self
+    }
+
+    pub(crate) fn trust(&mut self, key: &TransferKey, link: LinkId, manifest: Manifest) {
+        self.reader.trust(key.clone(), link, manifest);
+        self.tagger.trust(key.clone(), link);
     }
 
     pub(crate) fn push(&mut self, frame: Frame) {
@@ -76,28 +101,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
         self.reader.staged()
     }
 
-    /// Writes and reads what the stream will take and give now. Cancel safe: progress is kept here.
-    pub(crate) async fn turn(&mut self, reading: bool) -> io::Result<Turn> {
-        poll_fn(|cx| {
-            let wrote = self.poll_write(cx)?.is_ready();
-            if reading {
-                let mut space = self.reader.space();
-                match poll_read_buf(Pin::new(&mut self.stream), cx, &mut space)? {
-                    Poll::Ready(0) => return Poll::Ready(Ok(Turn::Ended)),
-                    Poll::Ready(_) => return Poll::Ready(Ok(Turn::Read)),
-                    Poll::Pending => {}
-                }
+    /// Writes and reads what the stream will take and give now. Progress is kept here, so a turn may be given up.
+    pub(crate) fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Turn>> {
+        let mut written = false;
+        while !self.unwritten.is_empty() && !self.broken {
+            match self.poll_write(cx)? {
+                Poll::Ready(()) => written = self.unwritten.is_empty(),
+                Poll::Pending => break,
             }
-            if wrote { Poll::Ready(Ok(Turn::Wrote)) } else { Poll::Pending }
-        })
-        .await
+        }
+        if written {
+            return Poll::Ready(Ok(Turn::Written));
+        }
+        let mut space = self.reader.space();
+        match poll_read_buf(Pin::new(&mut self.stream), cx, &mut space)? {
+            Poll::Ready(0) => Poll::Ready(Ok(Turn::Ended)),
+            Poll::Ready(_) => Poll::Ready(Ok(Turn::Read)),
+            Poll::Pending => Poll::Pending,
+        }
     }
 
-    /// Ready when something was written; pending also when there is nothing to write.
+    pub(crate) async fn turn(&mut self) -> io::Result<Turn> {
+        poll_fn(|cx| self.poll_turn(cx)).await
+    }
+
+    /// Ready when something was written.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.unwritten.is_empty() || self.broken {
-            return Poll::Pending;
-        }
         let mut slices = [IoSlice::new(&[]); SLICES];
         for (slice, bytes) in slices.iter_mut().zip(&self.unwritten) {
             *slice = IoSlice::new(bytes);
@@ -138,7 +167,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
                 poll_fn(|cx| self.poll_write(cx)).await?;
             }
             poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx)).await?;
-            let mut rest = [0; 4096];
+            let mut rest = vec![0; 16 << 10];
             loop {
                 let mut rest = rest.as_mut_slice();
                 let read = poll_fn(|cx| poll_read_buf(Pin::new(&mut self.stream), cx, &mut rest)).await?;
@@ -152,5 +181,59 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
             Ok(Err(fault)) => tracing::debug!(%fault, "connection ended before the farewell"),
             Err(_) => tracing::debug!("peer did not take the farewell in time"),
         }
+    }
+}
+
+/// The connections of one transfer.
+#[derive(Debug, Default)]
+pub(crate) struct Wires {
+    wires: Vec<(LinkId, Wire)>,
+    /// The one looked at first.
+    first: usize,
+}
+
+impl Wires {
+    pub(crate) fn insert(&mut self, link: LinkId, wire: Wire) {
+        self.wires.push((link, wire));
+    }
+
+    pub(crate) fn get(&mut self, link: LinkId) -> Option<&mut Wire> {
+        self.wires.iter_mut().find_map(|(id, wire)| (*id == link).then_some(wire))
+    }
+
+    pub(crate) fn remove(&mut self, link: LinkId) -> Option<Wire> {
+        let at = self.wires.iter().position(|(id, _)| *id == link)?;
+        Some(self.wires.swap_remove(at).1)
+    }
+
+    /// Bytes of segments that are arriving.
+    pub(crate) fn staged(&self) -> u64 {
+        self.wires.iter().map(|(_, wire)| wire.staged()).sum()
+    }
+
+    /// The next turn of any of them, each in its turn; never ready without any.
+    pub(crate) async fn turn(&mut self) -> (LinkId, io::Result<Turn>) {
+        poll_fn(|cx| {
+            let count = self.wires.len();
+            for step in 0..count {
+                let at = (self.first + step) % count;
+                let (link, wire) = &mut self.wires[at];
+                if let Poll::Ready(turn) = wire.poll_turn(cx) {
+                    self.first = at + 1;
+                    return Poll::Ready((*link, turn));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Closes all, each with its last words.
+    pub(crate) async fn close(self, within: Duration) {
+        let mut farewells = tokio::task::JoinSet::new();
+        for (_, wire) in self.wires {
+            farewells.spawn(wire.close(within));
+        }
+        farewells.join_all().await;
     }
 }

@@ -15,7 +15,10 @@ pub(crate) enum Error {
     #[error(transparent)]
     Engine(#[from] engine::Error),
     #[error("the state was not handed over: {0}")]
-    Transfer(#[from] kvxfer::Error),
+    Transfer(kvxfer::Error),
+    /// The receiver may hold the state or not: its ticket must be fenced off before anybody goes on.
+    #[error("nobody knows whether the state was handed over: {0}")]
+    InDoubt(kvxfer::Error),
     #[error("{0}")]
     Internal(&'static str),
 }
@@ -38,6 +41,7 @@ impl Error {
                 };
                 if error.worth_retrying() { fault } else { Fault { retry_after: None, ..fault } }
             }
+            Error::InDoubt(_) => told(ErrorReason::TransferFailed),
             Error::Internal(_) => told(ErrorReason::Internal),
         }
     }

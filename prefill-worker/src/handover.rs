@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use engine::{PrefillJob, PrefillStream, SampledToken, output_counts};
 use futures::Stream;
-use kvxfer::{FirstToken, Meters, Pace, Receipt, SamplingState, Ticket, send};
+use kvxfer::{FirstToken, Meters, Pace, Receipt, SamplingState, Ticket, Verdict, send};
 use net::Network;
 use proto::v1::prefill_response::Event;
 use proto::v1::{HandedOver, PrefillResponse};
@@ -85,12 +85,13 @@ async fn run(handover: Handover, means: Means, cancel: CancellationToken, told: 
     let Means { network, pace, meters } = means;
     let ticket = handover.ticket.clone();
     let mut source = PromptSource::new(handover, told.clone());
-    let sent = send(&network, &ticket, &mut source, pace, &meters, &cancel).await;
-    let last = match (sent, source.failed()) {
-        (Ok(receipt), _) => Ok(handed_over(receipt, source.computed_at())),
+    let verdict = send(&ticket, &mut source, &network, pace, &meters, &cancel).await;
+    let last = match (verdict, source.failed()) {
+        (Verdict::Held(receipt), _) => Ok(handed_over(receipt, source.computed_at())),
+        (Verdict::Unknown(error), _) => Err(Error::InDoubt(error)),
         // the engine's own word says more than that the source failed
-        (Err(_), Some(error)) => Err(error),
-        (Err(error), None) => Err(Error::Transfer(error)),
+        (Verdict::Revoked(_), Some(error)) => Err(error),
+        (Verdict::Revoked(error), None) => Err(Error::Transfer(error)),
     };
     // nobody to tell: the caller has left, which is why it was cancelled
     let _ = told.send(last);

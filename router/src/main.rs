@@ -2,6 +2,7 @@
 
 use anyhow::Context;
 use discovery::{InMemory, MembershipService, Registry};
+use net::Traffic;
 use router::{Deps, Flags, Listeners, Model, Router};
 use telemetry::Meters;
 
@@ -11,8 +12,8 @@ async fn main() -> anyhow::Result<()> {
     let _tracing = process::observe::start("tandem-router", &flags.observe)?;
     let drain = flags.observe.drain()?;
     let network = net::system();
-    let (grpc, grpc_address) = process::net::bind(&network, "grpc", &flags.grpc).await?;
-    let (http, http_address) = process::net::bind(&network, "http", &flags.http).await?;
+    let (grpc, grpc_address) = process::net::bind(&network, Traffic::Calls, "grpc", &flags.grpc).await?;
+    let (http, http_address) = process::net::bind(&network, Traffic::Calls, "http", &flags.http).await?;
     let model = Model::open(&flags.model, flags.served_name())
         .with_context(|| format!("--model {}", flags.model.display()))?;
     let registry = InMemory::new();

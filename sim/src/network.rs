@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use async_trait::async_trait;
-use net::{AnyStream, Connect, Listen, Listener};
+use net::{AnyStream, Connect, Listen, Listener, Traffic};
 use turmoil::net::{TcpListener, TcpStream};
 
 use crate::Noise;
@@ -15,28 +15,25 @@ use crate::Noise;
 pub struct Simulated {
     host: IpAddr,
     noise: Noise,
-    /// Port that transfers go to.
-    data: u16,
 }
 
 impl Simulated {
-    /// The network as `host` sees it. Connections to port `data` are as noisy as `noise` says.
-    pub fn new(host: IpAddr, noise: Noise, data: u16) -> Self {
-        Self { host, noise, data }
+    /// The network as `host` sees it. Transfers are as noisy as `noise` says.
+    pub fn new(host: IpAddr, noise: Noise) -> Self {
+        Self { host, noise }
     }
 }
 
 #[async_trait]
 impl Connect for Simulated {
-    async fn bind(&self, address: &str) -> io::Result<Listener> {
+    async fn bind(&self, address: &str, _: Traffic) -> io::Result<Listener> {
         let listener = TcpListener::bind(address).await?;
         Ok(Box::new(Listening { listener, host: self.host }))
     }
 
-    async fn connect(&self, address: &str) -> io::Result<AnyStream> {
+    async fn connect(&self, address: &str, traffic: Traffic) -> io::Result<AnyStream> {
         let stream: AnyStream = Box::new(TcpStream::connect(address).await?);
-        let port = address.rsplit(':').next().and_then(|port| port.parse().ok());
-        Ok(if port == Some(self.data) { self.noise.over(stream) } else { stream })
+        Ok(if traffic == Traffic::Bulk { self.noise.over(stream) } else { stream })
     }
 }
 

@@ -4,7 +4,7 @@ use hyper_util::rt::TokioIo;
 use tonic::transport::Uri;
 use tower::Service;
 
-use crate::{AnyStream, Network};
+use crate::{AnyStream, Network, Traffic};
 
 /// Makes the connections of gRPC clients: for `Endpoint::connect_with_connector`.
 pub fn connector(
@@ -17,7 +17,7 @@ pub fn connector(
         async move {
             let no_host = || io::Error::new(io::ErrorKind::InvalidInput, format!("{uri} names no host"));
             let address = uri.authority().ok_or_else(no_host)?.as_str().to_owned();
-            Ok(TokioIo::new(network.connect(&address).await?))
+            Ok(TokioIo::new(network.connect(&address, Traffic::Calls).await?))
         }
     })
 }

@@ -44,20 +44,29 @@ pub trait Listen: fmt::Debug + Send {
 /// A listener of whatever network.
 pub type Listener = Box<dyn Listen>;
 
-/// A network. Every write to a connection leaves at once: what is sent here is small and waited for, or large and whole.
+/// What a connection is for. Either way every write leaves at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// Small messages that somebody waits for.
+    Calls,
+    /// Many megabytes, as fast as they go, over connections that last no longer.
+    Bulk,
+}
+
+/// A network.
 #[async_trait]
 pub trait Connect: fmt::Debug + Send + Sync {
     /// Listens at `address` (host:port, port 0 for any).
     ///
     /// # Errors
     /// What the network says.
-    async fn bind(&self, address: &str) -> io::Result<Listener>;
+    async fn bind(&self, address: &str, traffic: Traffic) -> io::Result<Listener>;
 
     /// Connects to `address` (host:port).
     ///
     /// # Errors
     /// What the network says.
-    async fn connect(&self, address: &str) -> io::Result<AnyStream>;
+    async fn connect(&self, address: &str, traffic: Traffic) -> io::Result<AnyStream>;
 }
 
 /// Some network. Clones are the same.

@@ -2,9 +2,13 @@ use std::io;
 use std::net::SocketAddr;
 
 use async_trait::async_trait;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{AnyStream, Connect, Listen, Listener};
+use crate::{AnyStream, Connect, Listen, Listener, Traffic};
+
+/// Kernel buffers of a bulk connection, from its first byte on: they would grow to it, but each transfer has new ones.
+const BULK_BYTES: usize = 4 << 20;
 
 /// The system's TCP.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,30 +16,46 @@ pub struct System;
 
 #[async_trait]
 impl Connect for System {
-    async fn bind(&self, address: &str) -> io::Result<Listener> {
-        Ok(Box::new(TcpListener::bind(address).await?))
+    async fn bind(&self, address: &str, traffic: Traffic) -> io::Result<Listener> {
+        Ok(Box::new(Listening { listener: TcpListener::bind(address).await?, traffic }))
     }
 
-    async fn connect(&self, address: &str) -> io::Result<AnyStream> {
+    async fn connect(&self, address: &str, traffic: Traffic) -> io::Result<AnyStream> {
         let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+        tune(&stream, traffic)?;
         Ok(Box::new(stream))
     }
 }
 
+#[derive(Debug)]
+struct Listening {
+    listener: TcpListener,
+    traffic: Traffic,
+}
+
 #[async_trait]
-impl Listen for TcpListener {
+impl Listen for Listening {
     async fn accept(&mut self) -> io::Result<(AnyStream, SocketAddr)> {
         loop {
-            let (stream, peer) = TcpListener::accept(self).await?;
+            let (stream, peer) = self.listener.accept().await?;
             // A connection that is gone before it was accepted is nobody's error.
-            if stream.set_nodelay(true).is_ok() {
+            if tune(&stream, self.traffic).is_ok() {
                 return Ok((Box::new(stream), peer));
             }
         }
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        TcpListener::local_addr(self)
+        self.listener.local_addr()
     }
+}
+
+fn tune(stream: &TcpStream, traffic: Traffic) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    if traffic == Traffic::Bulk {
+        let socket = SockRef::from(stream);
+        socket.set_send_buffer_size(BULK_BYTES)?;
+        socket.set_recv_buffer_size(BULK_BYTES)?;
+    }
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use ::net::{AnyStream, Listener, Network};
+use ::net::{AnyStream, Listener, Network, Traffic};
 
 /// Before another connection is accepted after one could not be: out of descriptors, most likely, which come back.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -22,11 +22,12 @@ pub struct BindError {
 /// Binds `address` (host:port, port 0 for any); `flag` is named in the error.
 pub async fn bind(
     network: &Network,
+    traffic: Traffic,
     flag: &'static str,
     address: &str,
 ) -> Result<(Listener, SocketAddr), BindError> {
     let named = |source| BindError { flag, address: address.to_owned(), source };
-    let listener = network.bind(address).await.map_err(named)?;
+    let listener = network.bind(address, traffic).await.map_err(named)?;
     let local = listener.local_addr().map_err(named)?;
     Ok((listener, local))
 }

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use discovery::{Announce, Remote};
-use net::{Listener, Network};
+use net::{Listener, Network, Traffic};
 use process::{
     Drain,
     grpc::{self, HealthReporter, ServingStatus},
@@ -63,8 +63,8 @@ impl Shell {
         flags: &Flags,
         drain: Drain,
     ) -> Result<Self, process::net::BindError> {
-        let (grpc, grpc_address) = process::net::bind(&network, "grpc", &flags.grpc).await?;
-        let (http, http_address) = process::net::bind(&network, "http", &flags.http).await?;
+        let (grpc, grpc_address) = process::net::bind(&network, Traffic::Calls, "grpc", &flags.grpc).await?;
+        let (http, http_address) = process::net::bind(&network, Traffic::Calls, "http", &flags.http).await?;
         Ok(Self {
             incarnation: Incarnation::random(),
             grpc_address,

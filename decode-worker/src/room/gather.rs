@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use engine::SlotState;
 use kvxfer::segment::{RUN_BYTES, numbers};
@@ -170,11 +171,18 @@ impl StateParts {
         self.state.recurrent[start..start + values.len()].copy_from_slice(&values);
     }
 
-    pub(super) fn tail(&mut self, layer: u32, which: Projection, payload: &[u8]) {
-        let tail = self.layout.tail_rows as usize * self.layout.tail_width as usize;
-        let start = (layer as usize * 3 + which as usize) * tail;
+    /// These heads' columns of each row of one tail.
+    pub(super) fn tail(&mut self, layer: u32, which: Projection, heads: Range<u32>, payload: &[u8]) {
+        let (rows, width) = (self.layout.tail_rows as usize, self.layout.tail_width as usize);
+        let values = numbers(payload);
+        let columns = values.len() / rows.max(1);
+        // of heads that are all there, the first starts at the first channel
+        let first = heads.start as usize * columns / heads.len().max(1);
         self.open();
-        self.state.tails[start..start + tail].copy_from_slice(&numbers(payload));
+        for (row, values) in values.chunks_exact(columns.max(1)).enumerate() {
+            let start = ((layer as usize * 3 + which as usize) * rows + row) * width + first;
+            self.state.tails[start..start + columns].copy_from_slice(values);
+        }
     }
 
     pub(super) fn index_tail(&mut self, layer: u32, payload: &[u8]) {

@@ -5,7 +5,7 @@ use crate::layout::{FIELDS, Layout};
 use crate::manifest::NotInManifest;
 use crate::reason::{MOST_TEXT, Reason};
 use crate::segment::{Projection, SegmentId};
-use crate::ticket::{Incarnation, Receipt, TicketId};
+use crate::ticket::{Incarnation, LinkId, Receipt, TicketId};
 
 /// Bytes that are no frame, or not the next one. Whose fault: the peer's, or the wire's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +30,23 @@ pub(crate) enum FrameError {
     Early,
 }
 
+impl FrameError {
+    /// Whether these are no frame at all: bytes were lost, doubled, moved or changed on this link, and another link may
+    /// do better. Anything else was written like that.
+    pub(crate) fn is_of_the_link(&self) -> bool {
+        match self {
+            FrameError::Head(_) | FrameError::Tag(_) => true,
+            FrameError::Magic
+            | FrameError::Unknown { .. }
+            | FrameError::Short(_)
+            | FrameError::Long(_)
+            | FrameError::Text
+            | FrameError::Segment(_)
+            | FrameError::Early => false,
+        }
+    }
+}
+
 /// A frame's head, read.
 #[derive(Debug)]
 pub(crate) enum Parsed {
@@ -51,7 +68,10 @@ pub(super) fn body(mut from: &[u8]) -> Result<Parsed, FrameError> {
         kind::HELLO => ("hello", Parsed::Whole(Frame::Hello(hello(from)?))),
         kind::SEGMENT => ("segment", segment(from)?),
         kind::COMMIT => ("commit", Parsed::Whole(commit(from)?)),
-        kind::WELCOME => ("welcome", Parsed::Whole(Frame::Welcome { window: long(from, "welcome")? })),
+        kind::WELCOME => {
+            ("welcome", Parsed::Whole(Frame::Welcome { incarnation: Incarnation(array(from, "welcome")?) }))
+        }
+        kind::CREDIT => ("credit", Parsed::Whole(Frame::Credit { window: long(from, "credit")? })),
         kind::ACK => ("ack", Parsed::Whole(Frame::Ack { sequence: word(from, "ack")? })),
         kind::AGAIN => ("again", Parsed::Whole(Frame::Again { sequence: word(from, "again")? })),
         kind::COMMITTED => ("committed", Parsed::Whole(Frame::Committed(receipt(from)?))),
@@ -66,6 +86,10 @@ pub(super) fn body(mut from: &[u8]) -> Result<Parsed, FrameError> {
 
 fn word(from: &mut &[u8], name: &'static str) -> Result<u32, FrameError> {
     from.try_get_u32_le().map_err(|_| FrameError::Short(name))
+}
+
+fn half(from: &mut &[u8], name: &'static str) -> Result<u16, FrameError> {
+    from.try_get_u16_le().map_err(|_| FrameError::Short(name))
 }
 
 fn long(from: &mut &[u8], name: &'static str) -> Result<u64, FrameError> {
@@ -84,13 +108,18 @@ fn hello(from: &mut &[u8]) -> Result<Hello, FrameError> {
     }
     let ticket = TicketId(array(from, "hello")?);
     let incarnation = Incarnation(array(from, "hello")?);
+    let sender = Incarnation(array(from, "hello")?);
+    let link = LinkId(half(from, "hello")?);
+    let links = half(from, "hello")?;
     let state_pos = word(from, "hello")?;
     let mut fields = [0; FIELDS];
     for field in &mut fields {
         *field = word(from, "hello")?;
     }
     let layout = Layout::from_fields(fields);
-    Ok(Hello { ticket, incarnation, state_pos, layout, proof: array(from, "hello")? })
+    let format = word(from, "hello")?;
+    let proof = array(from, "hello")?;
+    Ok(Hello { ticket, incarnation, sender, link, links, state_pos, layout, format, proof })
 }
 
 fn segment(from: &mut &[u8]) -> Result<Parsed, FrameError> {
@@ -107,20 +136,18 @@ fn segment_id(from: &mut &[u8]) -> Result<SegmentId, FrameError> {
     let first = word(&mut numbers, "segment id")?;
     let second = word(&mut numbers, "segment id")?;
     let third = word(&mut numbers, "segment id")?;
-    let id = match (encoded[0], second) {
-        (0, _) => SegmentId::Latents { layer: first, first_token: second, tokens: third },
-        (1, _) => SegmentId::Recurrent { layer: first, first_head: second, heads: third },
-        (2, 0) => SegmentId::Tail { layer: first, which: Projection::Query },
-        (2, 1) => SegmentId::Tail { layer: first, which: Projection::Key },
-        (2, 2) => SegmentId::Tail { layer: first, which: Projection::Value },
-        (2, which) => {
-            return Err(FrameError::Unknown { field: "tail", value: which });
-        }
-        (3, _) => SegmentId::Sampling,
-        (4, _) => SegmentId::IndexKeys { layer: first, first_pool: second, pools: third },
-        (5, _) => SegmentId::IndexTail { layer: first },
-        (6, _) => SegmentId::Hidden,
-        (part, _) => {
+    let tail = |which| SegmentId::Tail { layer: first, which, first_head: second, heads: third };
+    let id = match encoded[0] {
+        0 => SegmentId::Latents { layer: first, first_token: second, tokens: third },
+        1 => SegmentId::Recurrent { layer: first, first_head: second, heads: third },
+        2 => tail(Projection::Query),
+        3 => SegmentId::Sampling,
+        4 => SegmentId::IndexKeys { layer: first, first_pool: second, pools: third },
+        5 => SegmentId::IndexTail { layer: first },
+        6 => SegmentId::Hidden,
+        7 => tail(Projection::Key),
+        8 => tail(Projection::Value),
+        part => {
             return Err(FrameError::Unknown { field: "part", value: part.into() });
         }
     };

@@ -4,11 +4,15 @@ use bytes::{Buf, BufMut, BytesMut};
 use super::parse::{self, FrameError, Parsed};
 use super::{Frame, LENGTH, MOST_HEAD, TAG, Tagger};
 use crate::key::{Direction, TransferKey};
+use crate::landing::Landing;
 use crate::manifest::Manifest;
 use crate::segment::SegmentId;
+use crate::ticket::LinkId;
 
 /// Read at once while looking for heads. Small, since a payload's bytes caught in it are copied once.
-const HEADS_AT_ONCE: usize = 8 << 10;
+const HEADS_AT_ONCE: usize = 4 << 10;
+/// Read beyond a payload's end in the same call: the next segment's head, and little more.
+const BEYOND: usize = 64;
 
 /// Turns a stream's bytes into frames, treating every byte as hostile: a head has a bounded length, a payload only the
 /// length that the manifest gives its segment, and nothing is allocated before that is known.
@@ -21,6 +25,7 @@ pub(crate) struct FrameReader {
     /// Known once the greeting is accepted; no segment passes before.
     manifest: Option<Manifest>,
     heads: BytesMut,
+    landing: Landing,
     body: Option<Body>,
 }
 
@@ -35,13 +40,14 @@ struct Body {
 }
 
 impl FrameReader {
-    pub(crate) fn new(direction: Direction) -> FrameReader {
-        FrameReader { tagger: Tagger::new(direction), manifest: None, heads: BytesMut::new(), body: None }
+    pub(crate) fn new(direction: Direction, landing: Landing) -> FrameReader {
+        let (tagger, heads) = (Tagger::new(direction), BytesMut::new());
+        FrameReader { tagger, manifest: None, heads, landing, body: None }
     }
 
     /// From frame 1 on, tags are keyed and segments of this manifest are read.
-    pub(crate) fn trust(&mut self, key: TransferKey, manifest: Manifest) {
-        self.tagger.trust(key);
+    pub(crate) fn trust(&mut self, key: TransferKey, link: LinkId, manifest: Manifest) {
+        self.tagger.trust(key, link);
         self.manifest = Some(manifest);
     }
 
@@ -49,7 +55,7 @@ impl FrameReader {
     pub(crate) fn space(&mut self) -> Limit<&mut BytesMut> {
         match &mut self.body {
             Some(body) => {
-                let left = body.length - body.payload.len();
+                let left = body.length + BEYOND - body.payload.len();
                 (&mut body.payload).limit(left)
             }
             None => {
@@ -76,8 +82,10 @@ impl FrameReader {
                 None => return Ok(None),
             }
         }
-        match self.body.take_if(|body| body.payload.len() == body.length) {
-            Some(Body { sequence, id, digest, payload, .. }) => {
+        match self.body.take_if(|body| body.payload.len() >= body.length) {
+            Some(Body { sequence, id, digest, mut payload, length }) => {
+                self.heads.extend_from_slice(&payload[length..]);
+                payload.truncate(length);
                 Ok(Some(Frame::Segment { sequence, id, digest, payload: payload.freeze() }))
             }
             None => Ok(None),
@@ -109,7 +117,7 @@ impl FrameReader {
         let manifest = self.manifest.as_ref().ok_or(FrameError::Early)?;
         manifest.check(&id, length)?;
         let length = length as usize;
-        let mut payload = BytesMut::with_capacity(length);
+        let mut payload = self.landing.take(length + BEYOND);
         let here = length.min(self.heads.len());
         payload.extend_from_slice(&self.heads.split_to(here));
         self.body = Some(Body { sequence, id, digest, payload, length });

@@ -10,7 +10,7 @@ pub(crate) struct Coverage {
     latents: Vec<Ranges>,
     recurrent: Vec<Ranges>,
     /// [layer][q, k, v]
-    tails: Vec<[bool; 3]>,
+    tails: Vec<[Ranges; 3]>,
     index_keys: Vec<Ranges>,
     index_tails: Vec<bool>,
     hidden: bool,
@@ -73,7 +73,7 @@ impl Coverage {
         Coverage {
             latents: layers(layout.latent_layers),
             recurrent: layers(layout.recurrent_layers),
-            tails: vec![[false; 3]; layout.recurrent_layers as usize],
+            tails: (0..layout.recurrent_layers).map(|_| Default::default()).collect(),
             index_keys: layers(layout.index_layers()),
             index_tails: vec![false; layout.index_layers() as usize],
             // there is nothing to wait for
@@ -95,8 +95,9 @@ impl Coverage {
             SegmentId::IndexKeys { layer, first_pool, pools } => {
                 return claim(&mut self.index_keys, layer, first_pool, pools);
             }
-            SegmentId::Tail { layer, which } => {
-                self.tails.get_mut(layer as usize).map(|tails| &mut tails[which as usize])
+            SegmentId::Tail { layer, which, first_head, heads } => {
+                let tails = self.tails.get_mut(layer as usize).ok_or(ClaimError::Twice)?;
+                return tails[which as usize].claim(first_head, heads);
             }
             SegmentId::IndexTail { layer } => self.index_tails.get_mut(layer as usize),
             SegmentId::Hidden => Some(&mut self.hidden),
@@ -120,8 +121,8 @@ impl Coverage {
         }
         for (layer, tails) in (0..).zip(&self.tails) {
             for which in [Projection::Query, Projection::Key, Projection::Value] {
-                if !tails[which as usize] {
-                    return Some(SegmentId::Tail { layer, which });
+                if let Some(first_head) = tails[which as usize].first_missing(self.manifest.layout().heads) {
+                    return Some(SegmentId::Tail { layer, which, first_head, heads: 1 });
                 }
             }
         }

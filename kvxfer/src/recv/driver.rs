@@ -1,20 +1,22 @@
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{sleep_until, timeout};
 
-use super::{RecvAction, RecvEvent, RecvSession, check_hello};
+use super::{Allowance, RecvAction, RecvEvent, RecvSession, check_hello};
 use crate::ends::TicketBook;
 use crate::error::Error;
 use crate::frame::{Frame, Hello};
 use crate::key::{Direction, TransferKey};
+use crate::landing::Landing;
 use crate::manifest::Manifest;
 use crate::meters::{Held, Meters};
 use crate::pace::{Bounds, Pace};
 use crate::reason::Reason;
-use crate::ticket::{Expected, Receipt, TicketId};
-use crate::wire::{Turn, Wire};
+use crate::ticket::{Expected, Incarnation, LinkId, Receipt, TicketId};
+use crate::wire::{Stream, Turn, Wire, Wires};
 
 mod sink;
 
@@ -30,101 +32,188 @@ pub struct Receiver {
     bounds: Bounds,
     meters: Meters,
     room: Semaphore,
+    landing: Landing,
+    /// Transfers under way, for the further links of their senders.
+    running: Mutex<HashMap<TicketId, Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    sender: Incarnation,
+    links: mpsc::UnboundedSender<(LinkId, Wire)>,
+}
+
+/// What became of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It opened a transfer, or asked after one, that is committed.
+    Committed(Receipt),
+    /// It is a further link of a transfer under way.
+    Joined,
 }
 
 /// A greeting that was accepted.
 struct Greeted {
     id: TicketId,
+    sender: Incarnation,
+    link: LinkId,
+    links: u16,
     expected: Expected,
     manifest: Manifest,
+}
+
+impl Greeted {
+    fn key(&self) -> TransferKey {
+        let Expected { secret, state_pos, incarnation, .. } = &self.expected;
+        TransferKey::derive(secret, &self.id, *state_pos, incarnation, &self.sender)
+    }
 }
 
 impl Receiver {
     pub fn new(pace: Pace, bounds: Bounds, meters: Meters) -> Receiver {
         let room = Semaphore::new(units(bounds.staging) as usize);
-        Receiver { pace, bounds, meters, room }
+        let landing = Landing::new(bounds.staging);
+        Receiver { pace, bounds, meters, room, landing, running: Mutex::default() }
     }
 
     pub(crate) fn bounds(&self) -> &Bounds {
         &self.bounds
     }
 
-    /// Serves one sender's connection to its end.
-    pub async fn receive<S, B>(&self, stream: S, book: &B) -> Result<Receipt, Error>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-        B: TicketBook,
-    {
-        let mut wire = Wire::new(stream, Direction::ToSender);
-        let started = now();
-        let mut held = self.meters.hold();
-        let end = match self.greeted(&mut wire, book).await {
-            Ok(Greeted { expected: Expected { committed: Some(receipt), .. }, .. }) => {
-                wire.push(Frame::Committed(receipt));
-                drop(held);
-                wire.close(self.pace.heartbeat).await;
-                return Ok(receipt);
-            }
-            Ok(greeted) => self.transfer(&mut wire, book, &greeted, &mut held).await,
-            Err(error) => Err(error),
+    /// Serves one connection: a whole transfer, if it is its first.
+    pub async fn receive<B: TicketBook>(
+        &self,
+        stream: impl Stream + 'static,
+        place: Option<OwnedSemaphorePermit>,
+        book: &B,
+    ) -> Result<Served, Error> {
+        let mut wire = Wire::new(stream, Direction::ToSender, self.landing.clone()).occupying(place);
+        let greeted = match self.greeted(&mut wire, book).await {
+            Ok(greeted) => greeted,
+            Err(error) => return Err(self.refuse(wire, error).await),
         };
-        let took = now() - started;
-        self.meters.ended(&end, took);
-        drop(held);
+        wire.trust(&greeted.key(), greeted.link, greeted.manifest);
+        if let Some(receipt) = greeted.expected.committed {
+            wire.push(Frame::Welcome { incarnation: greeted.expected.incarnation });
+            wire.push(Frame::Committed(receipt));
+            wire.close(self.pace.heartbeat).await;
+            return Ok(Served::Committed(receipt));
+        }
+        let joining = match self.join(&greeted, wire) {
+            Joining::Joined => return Ok(Served::Joined),
+            Joining::Refused(wire) => return Err(self.refuse(wire, Error::GaveUp(Reason::TicketUsed)).await),
+            Joining::First(running, joining) => (running, joining),
+        };
+        let (_running, joining) = joining;
+        self.transfer(greeted, joining, book).await.map(Served::Committed)
+    }
+
+    async fn refuse(&self, mut wire: Wire, error: Error) -> Error {
+        self.meters.fault(error.kind());
+        if let Error::GaveUp(reason) = &error {
+            wire.push(Frame::Abort(reason.clone()));
+        }
         wire.close(self.pace.heartbeat).await;
+        error
+    }
+
+    /// Reads the greeting and checks it.
+    async fn greeted<B: TicketBook>(&self, wire: &mut Wire, book: &B) -> Result<Greeted, Error> {
+        match timeout(self.pace.greeting, read_hello(wire)).await {
+            Ok(Ok(hello)) => greet(hello, book).map_err(Error::GaveUp),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(Error::GaveUp(Reason::Stalled)),
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<TicketId, Running>> {
+        // no code that can panic runs under the lock
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the connection to its transfer, or opens one for it.
+    fn join(&self, greeted: &Greeted, wire: Wire) -> Joining<'_> {
+        let mut running = self.running();
+        match running.get(&greeted.id) {
+            Some(transfer) if transfer.sender != greeted.sender => Joining::Refused(wire),
+            Some(transfer) => match transfer.links.send((greeted.link, wire)) {
+                Ok(()) => Joining::Joined,
+                // it has just ended
+                Err(unsent) => Joining::Refused(unsent.0.1),
+            },
+            None => {
+                let (links, joining) = mpsc::unbounded_channel();
+                // the channel is open: its other end is here
+                _ = links.send((greeted.link, wire));
+                running.insert(greeted.id, Running { sender: greeted.sender, links });
+                Joining::First(Entry { receiver: self, id: greeted.id }, joining)
+            }
+        }
+    }
+
+    async fn transfer<B: TicketBook>(
+        &self,
+        greeted: Greeted,
+        mut joining: mpsc::UnboundedReceiver<(LinkId, Wire)>,
+        book: &B,
+    ) -> Result<Receipt, Error> {
+        let started = now();
+        let mut wires = Wires::default();
+        let end = match book.open(&greeted.id) {
+            Ok(sink) => {
+                let mut open = Open { book, id: &greeted.id, end: Err(Error::GaveUp(Reason::Cancelled)) };
+                let mut receiving = Receiving {
+                    session: self.session(&greeted),
+                    greeted: &greeted,
+                    wires: &mut wires,
+                    held: self.meters.hold(),
+                    renewed: now(),
+                    shared: self,
+                };
+                open.end = receiving.run(&mut joining, sink, book).await;
+                match &open.end {
+                    Ok(receipt) => Ok(*receipt),
+                    Err(error) => Err(error.same()),
+                }
+            }
+            Err(reason) => {
+                if let Some((link, mut wire)) = joining.recv().await {
+                    wire.push(Frame::Abort(reason.clone()));
+                    wires.insert(link, wire);
+                }
+                Err(Error::GaveUp(reason))
+            }
+        };
+        self.meters.ended(&end, now() - started);
+        drop(joining);
+        wires.close(self.pace.heartbeat).await;
         end
     }
 
-    /// Reads the greeting and checks it; says to the sender why not.
-    async fn greeted<S, B>(&self, wire: &mut Wire<S>, book: &B) -> Result<Greeted, Error>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-        B: TicketBook,
-    {
-        let refused = match timeout(self.pace.greeting, read_hello(wire)).await {
-            Ok(Ok(hello)) => match greet(hello, book) {
-                Ok(greeted) => return Ok(greeted),
-                Err(reason) => Error::GaveUp(reason),
-            },
-            Ok(Err(error)) => error,
-            Err(_) => Error::GaveUp(Reason::Stalled),
-        };
-        if let Error::GaveUp(reason) = &refused {
-            wire.push(Frame::Abort(reason.clone()));
-        }
-        Err(refused)
+    fn session(&self, greeted: &Greeted) -> RecvSession {
+        let Greeted { expected, manifest, .. } = greeted;
+        let links = greeted.links.clamp(1, self.bounds.links.max(1));
+        let window = (self.bounds.window / u64::from(links)).max(manifest.largest_segment());
+        let allowance = Allowance { links, window };
+        RecvSession::new(*manifest, expected.incarnation, greeted.key(), self.pace, allowance, now())
     }
+}
 
-    async fn transfer<S, B>(
-        &self,
-        wire: &mut Wire<S>,
-        book: &B,
-        greeted: &Greeted,
-        held: &mut Held,
-    ) -> Result<Receipt, Error>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-        B: TicketBook,
-    {
-        let Greeted { id, expected, manifest } = greeted;
-        let sink = match book.open(id) {
-            Ok(sink) => sink,
-            Err(reason) => {
-                wire.push(Frame::Abort(reason.clone()));
-                return Err(Error::GaveUp(reason));
-            }
-        };
-        let mut open = Open { book, id, end: Err(Error::GaveUp(Reason::Cancelled)) };
-        let key = TransferKey::derive(&expected.secret, id, expected.state_pos, &expected.incarnation);
-        wire.trust(&key, *manifest);
-        let session = RecvSession::new(*manifest, expected.incarnation, key, self.pace, now());
-        let window = self.bounds.window.max(manifest.largest_segment());
-        let mut receiving = Receiving { session, wire, held, renewed: now() };
-        open.end = receiving.run(self, window, sink, book, id).await;
-        match &open.end {
-            Ok(receipt) => Ok(*receipt),
-            Err(error) => Err(error.same()),
-        }
+enum Joining<'a> {
+    Joined,
+    Refused(Wire),
+    First(Entry<'a>, mpsc::UnboundedReceiver<(LinkId, Wire)>),
+}
+
+/// A transfer's place among those under way.
+struct Entry<'a> {
+    receiver: &'a Receiver,
+    id: TicketId,
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.receiver.running().remove(&self.id);
     }
 }
 
@@ -136,7 +225,7 @@ fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-async fn read_hello<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Result<Hello, Error> {
+async fn read_hello(wire: &mut Wire) -> Result<Hello, Error> {
     let protocol = |fault: String| Error::GaveUp(Reason::Protocol { fault });
     loop {
         match wire.frame() {
@@ -145,8 +234,8 @@ async fn read_hello<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Re
             Ok(None) => {}
             Err(fault) => return Err(protocol(fault.to_string())),
         }
-        match wire.turn(true).await {
-            Ok(Turn::Wrote | Turn::Read) => {}
+        match wire.turn().await {
+            Ok(Turn::Written | Turn::Read) => {}
             Ok(Turn::Ended) => return Err(Error::Cut(None)),
             Err(fault) => return Err(Error::Cut(Some(fault))),
         }
@@ -156,7 +245,8 @@ async fn read_hello<S: AsyncRead + AsyncWrite + Unpin>(wire: &mut Wire<S>) -> Re
 fn greet<B: TicketBook>(hello: Hello, book: &B) -> Result<Greeted, Reason> {
     let expected = book.look_up(&hello.ticket).ok_or(Reason::UnknownTicket)?;
     let manifest = check_hello(&hello, &expected)?;
-    Ok(Greeted { id: hello.ticket, expected, manifest })
+    let Hello { ticket: id, sender, link, links, .. } = hello;
+    Ok(Greeted { id, sender, link, links, expected, manifest })
 }
 
 /// Tells the book how an opened ticket ended, also when the transfer is dropped in the middle.
@@ -172,89 +262,112 @@ impl<B: TicketBook> Drop for Open<'_, B> {
     }
 }
 
-struct Receiving<'a, S> {
+struct Receiving<'a> {
     session: RecvSession,
-    wire: &'a mut Wire<S>,
-    held: &'a mut Held,
+    greeted: &'a Greeted,
+    wires: &'a mut Wires,
+    held: Held,
     renewed: Instant,
+    shared: &'a Receiver,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Receiving<'_, S> {
+impl Receiving<'_> {
     /// Feeds the session until it finishes. The sink is dropped before this returns, unless it has committed.
     async fn run<B: TicketBook>(
         &mut self,
-        shared: &Receiver,
-        window: u64,
+        joining: &mut mpsc::UnboundedReceiver<(LinkId, Wire)>,
         sink: B::Sink,
         book: &B,
-        id: &TicketId,
     ) -> Result<Receipt, Error> {
+        let id = &self.greeted.id;
         let (jobs, todo) = mpsc::unbounded_channel();
         let (finished, mut done) = mpsc::unbounded_channel();
         let mut sink = std::pin::pin!(work(sink, todo, finished));
-        let mut room =
-            std::pin::pin!(shared.room.acquire_many(units(window).min(units(shared.bounds.staging))));
+        let room = units(self.session.room()).min(units(self.shared.bounds.staging));
+        let mut room = std::pin::pin!(self.shared.room.acquire_many(room));
         let mut revoked = std::pin::pin!(book.revoked(id));
         let mut admitted = None;
         let mut actions = Vec::new();
         loop {
-            let deadline = self.session.deadline().into();
-            let reading = self.session.reads();
+            let open = self.session.open();
+            let deadline = self.session.deadline(now()).into();
             let event = tokio::select! {
-                turn = self.wire.turn(reading) => match turn {
-                    Ok(Turn::Wrote) => continue,
-                    Ok(Turn::Read) => RecvEvent::Heard,
-                    Ok(Turn::Ended) => RecvEvent::Closed(None),
-                    Err(fault) => RecvEvent::Closed(Some(fault)),
+                (link, turn) = self.wires.turn() => match turn {
+                    Ok(Turn::Written) => continue,
+                    Ok(Turn::Read) => RecvEvent::Heard(link),
+                    Ok(Turn::Ended) => self.gone(link, None),
+                    Err(fault) => self.gone(link, Some(fault)),
+                },
+                Some((link, wire)) = joining.recv() => if self.session.may_join(link) {
+                    self.wires.insert(link, wire);
+                    RecvEvent::Joined(link)
+                } else {
+                    RecvEvent::Refused
                 },
                 permit = &mut room, if admitted.is_none() => {
                     admitted = Some(permit);
-                    RecvEvent::Admitted { window }
+                    RecvEvent::Admitted
                 }
                 () = &mut sink => RecvEvent::SinkFailed(Reason::Sink { fault: "ended early".to_owned() }),
                 Some(done) = done.recv() => done_event(done),
-                reason = &mut revoked, if reading => RecvEvent::GiveUp(reason),
+                reason = &mut revoked, if open => RecvEvent::GiveUp(reason),
                 () = sleep_until(deadline) => RecvEvent::Tick,
             };
-            let heard = matches!(event, RecvEvent::Heard);
-            self.session.on(event, now(), &mut actions);
-            if heard {
-                if now() - self.renewed >= shared.pace.heartbeat {
-                    self.renewed = now();
-                    book.renew(id);
-                }
-                self.frames(&mut actions);
+            match event {
+                RecvEvent::Heard(link) => self.read(link, book, &mut actions),
+                event => self.session.on(event, now(), &mut actions),
             }
             for action in actions.drain(..) {
                 match action {
-                    RecvAction::Write(frame) => self.wire.push(frame),
+                    RecvAction::Write(link, frame) => {
+                        // a link that is gone takes its frames with it
+                        if let Some(wire) = self.wires.get(link) {
+                            wire.push(frame);
+                        }
+                    }
+                    RecvAction::Drop(link) => drop(self.wires.remove(link)),
                     // the sink's end outlives its jobs, so a job always finds it
                     RecvAction::Accept { sequence, segment } => {
                         _ = jobs.send(Job::Accept { sequence, segment })
                     }
                     RecvAction::Commit(receipt) => _ = jobs.send(Job::Commit(receipt)),
-                    RecvAction::Corrupt(id) => {
-                        tracing::warn!(segment = %id, "digest does not match, asking again");
-                        shared.meters.fault("corrupt_segment");
+                    RecvAction::Fault(kind) => {
+                        tracing::warn!(ticket = %id, kind, "fault on the way");
+                        self.shared.meters.fault(kind);
                     }
                     RecvAction::Finish(end) => return end,
                 }
             }
-            self.held.stage(self.session.staged() + self.wire.staged());
+            self.held.stage(self.session.staged() + self.wires.staged());
         }
     }
 
-    fn frames(&mut self, actions: &mut Vec<RecvAction>) {
-        while self.session.reads() {
-            let event = match self.wire.frame() {
-                Ok(Some(frame)) => RecvEvent::Frame(frame),
+    fn gone(&mut self, link: LinkId, fault: Option<std::io::Error>) -> RecvEvent {
+        self.wires.remove(link);
+        RecvEvent::Lost(link, fault)
+    }
+
+    /// Gives the session every whole frame that has arrived on a link.
+    fn read<B: TicketBook>(&mut self, link: LinkId, book: &B, actions: &mut Vec<RecvAction>) {
+        if now() - self.renewed >= self.shared.pace.heartbeat {
+            self.renewed = now();
+            book.renew(&self.greeted.id);
+        }
+        self.session.on(RecvEvent::Heard(link), now(), actions);
+        while let Some(wire) = self.wires.get(link) {
+            let (event, last) = match wire.frame() {
+                Ok(Some(frame)) => (RecvEvent::Frame(link, frame), false),
                 Ok(None) => return,
+                Err(fault) if fault.is_of_the_link() => (RecvEvent::Garbled(link), true),
                 Err(fault) => {
                     let fault = fault.to_string();
-                    RecvEvent::GiveUp(Reason::Protocol { fault })
+                    (RecvEvent::GiveUp(Reason::Protocol { fault }), true)
                 }
             };
             self.session.on(event, now(), actions);
+            if last {
+                return;
+            }
         }
     }
 }

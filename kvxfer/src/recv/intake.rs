@@ -6,61 +6,89 @@ use crate::manifest::{ClaimError, Coverage, Manifest};
 use crate::pace::MOST_UNACKED;
 use crate::reason::Reason;
 use crate::segment::{Segment, SegmentId};
-use crate::ticket::Receipt;
+use crate::ticket::{LinkId, Receipt};
 
-/// Segments between the wire and the sink, within the window.
+/// Segments between the wires and the sink.
 #[derive(Debug)]
 pub(super) struct Intake {
-    window: u64,
     coverage: Coverage,
-    /// Not yet acknowledged, by sequence.
-    outstanding: BTreeMap<u32, Outstanding>,
-    outstanding_bytes: u64,
-    /// Of those, at the sink or on their way to it.
+    /// Every segment that has come so far, by sequence.
+    seen: BTreeMap<u32, Seen>,
+    /// Not yet acknowledged, by the link they came on.
+    outstanding: BTreeMap<LinkId, u64>,
+    /// At the sink or on their way to it.
     at_sink: usize,
     at_sink_bytes: u64,
-    received: Receipt,
-    closed: bool,
+    /// The sink has them.
+    taken: Receipt,
+    /// What the sender says is all.
+    whole: Option<Receipt>,
 }
 
 #[derive(Debug)]
-struct Outstanding {
+struct Seen {
     id: SegmentId,
+    digest: u128,
     bytes: u64,
     place: Place,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    AskedAgain,
-    AtSink,
+    AskedAgain(LinkId),
+    AtSink(LinkId),
+    Taken,
+}
+
+/// A segment as it came.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    pub(super) link: LinkId,
+    /// What the link may have unacknowledged.
+    pub(super) window: u64,
+    pub(super) sequence: u32,
+    pub(super) digest: u128,
+    pub(super) segment: Segment,
+    pub(super) verified: bool,
 }
 
 impl Intake {
-    pub(super) fn new(manifest: Manifest, window: u64) -> Intake {
+    pub(super) fn new(manifest: Manifest) -> Intake {
         Intake {
-            window,
             coverage: Coverage::new(manifest),
+            seen: BTreeMap::new(),
             outstanding: BTreeMap::new(),
-            outstanding_bytes: 0,
             at_sink: 0,
             at_sink_bytes: 0,
-            received: Receipt { segments: 0, bytes: 0 },
-            closed: false,
+            taken: Receipt { segments: 0, bytes: 0 },
+            whole: None,
         }
     }
 
-    /// No new segments from here on.
-    pub(super) fn close(&mut self) {
-        self.closed = true;
+    /// So much is all; nothing beyond it is taken in.
+    pub(super) fn close(&mut self, whole: Receipt) -> Result<(), Reason> {
+        let beyond = self.seen.last_key_value().is_some_and(|(&last, _)| last >= whole.segments);
+        if beyond || self.whole.is_some_and(|earlier| earlier != whole) {
+            return Err(protocol("commit of other segments"));
+        }
+        self.whole = Some(whole);
+        Ok(())
     }
 
-    pub(super) fn received(&self) -> Receipt {
-        self.received
-    }
-
-    pub(super) fn outstanding(&self) -> usize {
-        self.outstanding.len()
+    /// What is to be committed, once the sink has all of it.
+    pub(super) fn complete(&self) -> Result<Option<Receipt>, Reason> {
+        match self.whole {
+            Some(whole) if self.taken.segments == whole.segments => {
+                if self.taken != whole {
+                    return Err(protocol("commit of other segments"));
+                }
+                match self.coverage.first_missing() {
+                    Some(missing) => Err(Reason::Incomplete { missing: missing.to_string() }),
+                    None => Ok(Some(whole)),
+                }
+            }
+            Some(_) | None => Ok(None),
+        }
     }
 
     pub(super) fn at_sink(&self) -> usize {
@@ -72,70 +100,117 @@ impl Intake {
         self.at_sink_bytes
     }
 
-    pub(super) fn first_missing(&self) -> Option<SegmentId> {
-        self.coverage.first_missing()
+    /// Bytes at the sink that came on links which are gone.
+    pub(super) fn stranded(&self, up: impl Fn(LinkId) -> bool) -> u64 {
+        self.outstanding.iter().filter(|(link, _)| !up(**link)).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// The link is gone, and with it what it was asked for again.
+    pub(super) fn lost(&mut self, link: LinkId) {
+        let outstanding = self.outstanding.entry(link).or_default();
+        self.seen.retain(|_, seen| {
+            let on_it = seen.place == Place::AskedAgain(link);
+            *outstanding -= if on_it { seen.bytes } else { 0 };
+            !on_it
+        });
     }
 
     /// Takes a segment in: passes it on when `verified`, else asks for it once more.
-    pub(super) fn segment(
+    pub(super) fn segment(&mut self, arrived: Arrived, out: &mut Vec<RecvAction>) -> Result<(), Reason> {
+        let Arrived { link, window, sequence, digest, segment, verified } = arrived;
+        let first_time = match self.seen.get_mut(&sequence) {
+            None => true,
+            Some(seen) if seen.id != segment.id || seen.digest != digest => {
+                return Err(protocol("another segment under an old number"));
+            }
+            Some(seen) => match seen.place {
+                Place::AskedAgain(asked) if asked == link => false,
+                Place::AskedAgain(_) => return Err(protocol("segment sent twice")),
+                Place::AtSink(earlier) if earlier != link => {
+                    // its first link broke before the acknowledgement; the sender counts it as this one's now
+                    seen.place = Place::AtSink(link);
+                    *self.outstanding.entry(earlier).or_default() -= seen.bytes;
+                    *self.outstanding.entry(link).or_default() += seen.bytes;
+                    out.push(RecvAction::Fault("duplicate_segment"));
+                    return Ok(());
+                }
+                Place::AtSink(_) => return Err(protocol("segment sent twice")),
+                Place::Taken => {
+                    out.push(RecvAction::Fault("duplicate_segment"));
+                    out.push(RecvAction::Write(link, Frame::Ack { sequence }));
+                    return Ok(());
+                }
+            },
+        };
+        if first_time {
+            self.admit(link, window, sequence, digest, &segment)?;
+        }
+        match (verified, first_time) {
+            (true, _) => self.pass_on(link, sequence, segment, out),
+            (false, true) => {
+                out.push(RecvAction::Fault("corrupt_segment"));
+                out.push(RecvAction::Write(link, Frame::Again { sequence }));
+                Ok(())
+            }
+            (false, false) => Err(Reason::Corrupt { segment: segment.id.to_string() }),
+        }
+    }
+
+    /// Books a new segment's credit.
+    fn admit(
         &mut self,
+        link: LinkId,
+        window: u64,
+        sequence: u32,
+        digest: u128,
+        segment: &Segment,
+    ) -> Result<(), Reason> {
+        let bytes = segment.payload.len() as u64;
+        let far = u64::from(sequence) >= u64::from(self.taken.segments) + MOST_UNACKED as u64;
+        if far || self.whole.is_some_and(|whole| sequence >= whole.segments) {
+            return Err(protocol("segment out of sequence"));
+        }
+        let outstanding = self.outstanding.entry(link).or_default();
+        if bytes > window.saturating_sub(*outstanding) {
+            return Err(protocol("segment beyond the credit"));
+        }
+        *outstanding += bytes;
+        let place = Place::AskedAgain(link);
+        self.seen.insert(sequence, Seen { id: segment.id, digest, bytes, place });
+        Ok(())
+    }
+
+    fn pass_on(
+        &mut self,
+        link: LinkId,
         sequence: u32,
         segment: Segment,
-        verified: bool,
         out: &mut Vec<RecvAction>,
     ) -> Result<(), Reason> {
-        let first_time = self.admit(sequence, &segment)?;
-        if !verified && first_time {
-            out.push(RecvAction::Corrupt(segment.id));
-            out.push(RecvAction::Write(Frame::Again { sequence }));
-            return Ok(());
-        }
-        if !verified {
-            return Err(Reason::Corrupt { segment: segment.id.to_string() });
-        }
         self.coverage.claim(&segment.id).map_err(|fault| match fault {
             ClaimError::Twice => protocol("segment sent twice"),
             ClaimError::Scattered => protocol("segments scattered beyond bounds"),
         })?;
-        if let Some(outstanding) = self.outstanding.get_mut(&sequence) {
-            outstanding.place = Place::AtSink;
+        if let Some(seen) = self.seen.get_mut(&sequence) {
+            seen.place = Place::AtSink(link);
             self.at_sink += 1;
-            self.at_sink_bytes += outstanding.bytes;
+            self.at_sink_bytes += seen.bytes;
         }
         out.push(RecvAction::Accept { sequence, segment });
         Ok(())
     }
 
-    /// Books a segment's credit, or finds it among those asked for again; says whether it is new.
-    fn admit(&mut self, sequence: u32, segment: &Segment) -> Result<bool, Reason> {
-        let bytes = segment.payload.len() as u64;
-        if let Some(earlier) = self.outstanding.get(&sequence) {
-            return match earlier.place {
-                Place::AskedAgain if earlier.id == segment.id => Ok(false),
-                Place::AskedAgain => Err(protocol("another segment under an old number")),
-                Place::AtSink => Err(protocol("segment sent twice")),
-            };
-        }
-        if sequence != self.received.segments || self.closed {
-            return Err(protocol("segment out of sequence"));
-        }
-        if bytes > self.window - self.outstanding_bytes || self.outstanding.len() >= MOST_UNACKED {
-            return Err(protocol("segment beyond the credit"));
-        }
-        let next = self.received.segments.checked_add(1).ok_or_else(|| protocol("too many segments"))?;
-        self.received = Receipt { segments: next, bytes: self.received.bytes + bytes };
-        self.outstanding_bytes += bytes;
-        self.outstanding.insert(sequence, Outstanding { id: segment.id, bytes, place: Place::AskedAgain });
-        Ok(true)
-    }
-
-    /// The sink has it.
-    pub(super) fn taken(&mut self, sequence: u32) {
-        if let Some(taken) = self.outstanding.remove(&sequence) {
-            self.outstanding_bytes -= taken.bytes;
-            self.at_sink -= 1;
-            self.at_sink_bytes -= taken.bytes;
-        }
+    /// The sink has it. Gives out the link to acknowledge it on, and its bytes.
+    pub(super) fn taken(&mut self, sequence: u32) -> Option<(LinkId, u64)> {
+        let seen = self.seen.get_mut(&sequence)?;
+        let Place::AtSink(link) = seen.place else { return None };
+        seen.place = Place::Taken;
+        self.taken.segments += 1;
+        self.taken.bytes += seen.bytes;
+        self.at_sink -= 1;
+        self.at_sink_bytes -= seen.bytes;
+        *self.outstanding.entry(link).or_default() -= seen.bytes;
+        Some((link, seen.bytes))
     }
 }
 

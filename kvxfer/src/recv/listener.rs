@@ -5,7 +5,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::driver::Receiver;
+use super::driver::{Receiver, Served};
 use crate::ends::TicketBook;
 use crate::reason::Reason;
 
@@ -38,16 +38,16 @@ pub async fn serve<B: TicketBook>(
         };
         let (receiver, book) = (Arc::clone(&receiver), Arc::clone(&book));
         transfers.spawn(async move {
-            match receiver.receive(stream, book.as_ref()).await {
-                Ok(receipt) => {
+            match receiver.receive(stream, Some(place), book.as_ref()).await {
+                Ok(Served::Committed(receipt)) => {
                     tracing::debug!(%peer, segments = receipt.segments, bytes = receipt.bytes, "committed");
                 }
+                Ok(Served::Joined) => tracing::debug!(%peer, "joined its transfer"),
                 Err(error) if error.reason() == Some(&Reason::Cancelled) => {
                     tracing::debug!(%peer, %error, "transfer ended");
                 }
                 Err(error) => tracing::warn!(%peer, %error, "transfer failed"),
             }
-            drop(place);
         });
     }
     drop(listener);

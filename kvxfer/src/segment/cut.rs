@@ -60,32 +60,37 @@ fn run_of(layout: &Layout, tokens: u32) -> u32 {
     if run > pool && run < tokens { run - run % pool } else { run }
 }
 
-/// Cuts one sequence's recurrent state, f32 [recurrent_layers, heads, key, value], into segments that share its memory.
-pub fn recurrent(layout: &Layout, state: &Bytes) -> Result<Vec<Segment>, WrongSize> {
-    let unit = layout.head_bytes();
-    check_size("recurrent", state, u64::from(layout.recurrent_layers) * u64::from(layout.heads) * unit)?;
-    let step = units_a_segment(unit, layout.heads);
+/// Cuts the recurrent state of some heads of one sequence, f32 [recurrent_layers, heads, key, value], into segments that share
+/// its memory. A side whose heads are cut over shards calls this once for each.
+pub fn recurrent(layout: &Layout, heads: Range<u32>, state: &Bytes) -> Result<Vec<Segment>, WrongSize> {
+    let (unit, count) = (layout.head_bytes(), heads.len() as u32);
+    check_size("recurrent", state, u64::from(layout.recurrent_layers) * u64::from(count) * unit)?;
+    let step = units_a_segment(unit, count);
     let mut segments = Vec::new();
     for layer in 0..layout.recurrent_layers {
-        for first_head in (0..layout.heads).step_by(step as usize) {
-            let heads = step.min(layout.heads - first_head);
-            let id = SegmentId::Recurrent { layer, first_head, heads };
-            let start = (u64::from(layer) * u64::from(layout.heads) + u64::from(first_head)) * unit;
-            segments.push(Segment { id, payload: state.slice(span(start, u64::from(heads) * unit)) });
+        for from in (0..count).step_by(step as usize) {
+            let some = step.min(count - from);
+            let id = SegmentId::Recurrent { layer, first_head: heads.start + from, heads: some };
+            let start = (u64::from(layer) * u64::from(count) + u64::from(from)) * unit;
+            segments.push(Segment { id, payload: state.slice(span(start, u64::from(some) * unit)) });
         }
     }
     Ok(segments)
 }
 
-/// Cuts one sequence's convolution tails, f32 [recurrent_layers, 3 (q, k, v), tail_rows, tail_width].
-pub fn tails(layout: &Layout, tails: &Bytes) -> Result<Vec<Segment>, WrongSize> {
-    let unit = layout.tail_bytes();
+/// Cuts the convolution tails of some heads of one sequence, f32 [recurrent_layers, 3 (q, k, v), tail_rows, these heads'
+/// channels].
+pub fn tails(layout: &Layout, heads: Range<u32>, tails: &Bytes) -> Result<Vec<Segment>, WrongSize> {
+    let (first_head, heads) = (heads.start, heads.len() as u32);
+    let uneven =
+        WrongSize { part: "tails", have: u64::from(layout.tail_width), need: u64::from(layout.heads) };
+    let unit = layout.tail_bytes_of(heads).ok_or(uneven)?;
     check_size("tails", tails, u64::from(layout.recurrent_layers) * 3 * unit)?;
     let mut segments = Vec::new();
     let mut start = 0;
     for layer in 0..layout.recurrent_layers {
         for which in [Projection::Query, Projection::Key, Projection::Value] {
-            let id = SegmentId::Tail { layer, which };
+            let id = SegmentId::Tail { layer, which, first_head, heads };
             segments.push(Segment { id, payload: tails.slice(span(start, unit)) });
             start += unit;
         }

@@ -1,186 +1,210 @@
 use std::time::Instant;
 
-use net::{AnyStream, Network};
-use tokio::io::{AsyncRead, AsyncWrite};
+use futures::stream::{FuturesUnordered, StreamExt};
+use net::{AnyStream, Network, Traffic};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::{SendAction, SendEvent, SendSession};
 use crate::ends::Source;
 use crate::error::Error;
-use crate::frame::{Frame, Hello};
+use crate::frame::{F32_DENSE, Frame, Hello};
 use crate::key::{self, Direction, TransferKey};
+use crate::landing::Landing;
 use crate::manifest::Manifest;
 use crate::meters::{Held, Meters};
 use crate::pace::Pace;
 use crate::reason::Reason;
-use crate::segment::Segment;
-use crate::ticket::{Receipt, Ticket};
-use crate::wire::{Turn, Wire};
+use crate::ticket::{Incarnation, LinkId, Ticket};
+use crate::verdict::Verdict;
+use crate::wire::{Stream, Turn, Wire, Wires};
 
 /// Hands one sequence's state to the ticket's owner: connects at once, so that the lease stays alive while the source
-/// still computes, and returns after the commit. Cancelling tells the receiver so; dropping the call cuts the connection.
+/// still computes, and returns after the verdict. Cancelling tells the receiver so; dropping the call cuts the connections.
 pub async fn send(
+    ticket: &Ticket,
+    source: impl Source,
     network: &Network,
-    ticket: &Ticket,
-    source: impl Source,
     pace: Pace,
     meters: &Meters,
     cancel: &CancellationToken,
-) -> Result<Receipt, Error> {
-    let stream = match connect(network, ticket, pace).await {
-        Ok(stream) => stream,
-        Err(error) => {
-            meters.fault(error.kind());
-            return Err(error);
-        }
-    };
-    match send_over(stream, ticket, source, pace, meters, cancel).await {
-        Err(Unsent { error, in_doubt: true }) => match connect(network, ticket, pace).await {
-            Ok(stream) => send_over(stream, ticket, Nothing, pace, meters, cancel).await.map_err(|_| error),
-            Err(_) => Err(error),
-        },
-        Err(Unsent { error, in_doubt: false }) => Err(error),
-        Ok(receipt) => Ok(receipt),
-    }
-}
-
-/// Why a transfer over one connection failed.
-#[derive(Debug)]
-pub struct Unsent {
-    pub error: Error,
-    /// The connection ended between our last word and the receiver's: it may have committed. Asking again under the same
-    /// ticket tells.
-    pub in_doubt: bool,
-}
-
-/// The source of a sender that only asks whether its ticket was committed.
-struct Nothing;
-
-impl Source for Nothing {
-    async fn next(&mut self) -> Result<Option<Segment>, Reason> {
-        Err(Reason::Cancelled)
-    }
-}
-
-async fn connect(network: &Network, ticket: &Ticket, pace: Pace) -> Result<AnyStream, Error> {
-    let unreachable = |fault| Error::Unreachable { endpoint: ticket.endpoint.clone(), fault };
-    let connected = timeout(pace.greeting, network.connect(&ticket.endpoint)).await;
-    connected.map_err(|late| unreachable(late.into()))?.map_err(unreachable)
-}
-
-/// [`send`] over a connection that exists.
-pub async fn send_over<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: S,
-    ticket: &Ticket,
-    source: impl Source,
-    pace: Pace,
-    meters: &Meters,
-    cancel: &CancellationToken,
-) -> Result<Receipt, Unsent> {
+) -> Verdict {
     let started = now();
     let manifest = Manifest::new(ticket.layout, ticket.state_pos);
-    let key = TransferKey::derive(&ticket.secret, &ticket.id, ticket.state_pos, &ticket.incarnation);
-    let mut wire = Wire::new(stream, Direction::ToReceiver);
-    wire.push(Frame::Hello(hello(ticket)));
-    wire.trust(&key, manifest);
+    let sender = Incarnation(Uuid::new_v4().into_bytes());
+    let key = TransferKey::derive(&ticket.secret, &ticket.id, ticket.state_pos, &ticket.incarnation, &sender);
+    let links = pace.links_for(ticket.layout.state_bytes(ticket.state_pos));
+    let session = SendSession::new(manifest, ticket.incarnation, key.clone(), pace, links, started);
     let mut sending = Sending {
-        session: SendSession::new(manifest, ticket.incarnation, key, pace, started),
-        wire,
+        opening: Opening { ticket, manifest, sender, key, links, pace },
+        session,
+        wires: Wires::default(),
         held: meters.hold(),
+        meters,
         first_segment: None,
     };
-    let (end, in_doubt) = sending.run(source, cancel).await;
+    let verdict = sending.run(source, network, cancel).await;
     let took = now() - sending.first_segment.unwrap_or(started);
-    meters.ended(&end, took);
-    let Sending { wire, held, .. } = sending;
+    meters.sent(&verdict, took);
+    let Sending { wires, held, .. } = sending;
     drop(held);
-    if end.is_err() {
-        wire.close(pace.heartbeat).await;
+    if !matches!(verdict, Verdict::Held(_)) {
+        wires.close(pace.heartbeat).await;
     }
-    end.map_err(|error| Unsent { error, in_doubt })
+    verdict
 }
 
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-fn hello(ticket: &Ticket) -> Hello {
-    let mut hello = Hello {
-        ticket: ticket.id,
-        incarnation: ticket.incarnation,
-        state_pos: ticket.state_pos,
-        layout: ticket.layout,
-        proof: [0; 32],
-    };
-    hello.proof = key::prove(&ticket.secret, &hello);
-    hello
+/// What a new connection begins with.
+struct Opening<'a> {
+    ticket: &'a Ticket,
+    manifest: Manifest,
+    sender: Incarnation,
+    key: TransferKey,
+    links: u16,
+    pace: Pace,
 }
 
-struct Sending<S> {
+impl Opening<'_> {
+    async fn dial(&self, network: &Network, link: LinkId) -> (LinkId, Result<AnyStream, Error>) {
+        let endpoint = &self.ticket.endpoint;
+        let unreachable = |fault| Error::Unreachable { endpoint: endpoint.clone(), fault };
+        let dialled = timeout(self.pace.greeting, network.connect(endpoint, Traffic::Bulk)).await;
+        (
+            link,
+            dialled.map_err(|late| unreachable(late.into())).and_then(|dialled| dialled.map_err(unreachable)),
+        )
+    }
+
+    fn wire(&self, link: LinkId, stream: impl Stream + 'static) -> Wire {
+        let mut wire = Wire::new(stream, Direction::ToReceiver, Landing::new(0));
+        wire.push(Frame::Hello(self.hello(link)));
+        wire.trust(&self.key, link, self.manifest);
+        wire
+    }
+
+    fn hello(&self, link: LinkId) -> Hello {
+        let mut hello = Hello {
+            ticket: self.ticket.id,
+            incarnation: self.ticket.incarnation,
+            sender: self.sender,
+            link,
+            links: self.links,
+            state_pos: self.ticket.state_pos,
+            layout: self.ticket.layout,
+            format: F32_DENSE,
+            proof: [0; 32],
+        };
+        hello.proof = key::prove(&self.ticket.secret, &hello);
+        hello
+    }
+}
+
+struct Sending<'a> {
+    opening: Opening<'a>,
     session: SendSession,
-    wire: Wire<S>,
+    wires: Wires,
     held: Held,
+    meters: &'a Meters,
     first_segment: Option<Instant>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Sending<S> {
-    /// Feeds the session until it finishes; says also whether the receiver may have committed nevertheless.
+impl Sending<'_> {
+    /// Feeds the session until it finishes.
     async fn run(
         &mut self,
         mut source: impl Source,
+        network: &Network,
         cancel: &CancellationToken,
-    ) -> (Result<Receipt, Error>, bool) {
+    ) -> Verdict {
+        let Sending { opening, session, wires, held, meters, first_segment } = self;
+        let opening = &*opening;
+        let mut dialling = FuturesUnordered::new();
         let mut actions = Vec::new();
+        let mut withdrawn = false;
+        session.on(SendEvent::Tick, now(), &mut actions);
         loop {
-            let wants = self.session.wants_segment();
-            let deadline = self.session.deadline().into();
+            for action in actions.drain(..) {
+                match action {
+                    SendAction::Dial(link) => dialling.push(opening.dial(network, link)),
+                    SendAction::Write(link, frame) => {
+                        // a link that is gone takes its frames with it
+                        if let Some(wire) = wires.get(link) {
+                            wire.push(frame);
+                        }
+                    }
+                    SendAction::Drop(link) => drop(wires.remove(link)),
+                    SendAction::Fault(kind) => meters.fault(kind),
+                    SendAction::Finish(verdict) => return verdict,
+                }
+            }
+            held.stage(session.staged());
+            let wants = session.wants_segment();
             let event = tokio::select! {
-                turn = self.wire.turn(true) => match turn {
-                    Ok(Turn::Wrote) => continue,
-                    Ok(Turn::Read) => SendEvent::Heard,
-                    Ok(Turn::Ended) => SendEvent::Closed(None),
-                    Err(fault) => SendEvent::Closed(Some(fault)),
-                },
+                // what the source has is queued before the wires write, so that small segments leave together
+                biased;
+                () = cancel.cancelled(), if !withdrawn => {
+                    withdrawn = true;
+                    SendEvent::GiveUp(Reason::Cancelled)
+                }
                 next = source.next(), if wants => match next {
                     Ok(Some(segment)) => {
-                        self.first_segment.get_or_insert_with(now);
+                        first_segment.get_or_insert_with(now);
                         SendEvent::Segment(segment)
                     }
                     Ok(None) => SendEvent::SourceEnded,
                     Err(reason) => SendEvent::GiveUp(reason),
                 },
-                () = sleep_until(deadline) => SendEvent::Tick,
-                () = cancel.cancelled() => SendEvent::GiveUp(Reason::Cancelled),
+                (link, turn) = wires.turn() => match turn {
+                    Ok(Turn::Written) => SendEvent::Written(link),
+                    Ok(Turn::Read) => {
+                        read(session, wires, link, &mut actions);
+                        continue;
+                    }
+                    Ok(Turn::Ended) => {
+                        wires.remove(link);
+                        SendEvent::Lost(link, Error::Cut(None))
+                    }
+                    Err(fault) => {
+                        wires.remove(link);
+                        SendEvent::Lost(link, Error::Cut(Some(fault)))
+                    }
+                },
+                Some((link, dialled)) = dialling.next() => match dialled {
+                    Ok(stream) => {
+                        wires.insert(link, opening.wire(link, stream));
+                        SendEvent::Dialled(link)
+                    }
+                    Err(fault) => SendEvent::Lost(link, fault),
+                },
+                () = sleep_until(session.deadline(now()).into()) => SendEvent::Tick,
             };
-            let heard = matches!(event, SendEvent::Heard);
-            let in_doubt = matches!(event, SendEvent::Closed(_)) && self.session.in_doubt();
-            self.session.on(event, now(), &mut actions);
-            if heard {
-                self.frames(&mut actions);
-            }
-            for action in actions.drain(..) {
-                match action {
-                    SendAction::Write(frame) => self.wire.push(frame),
-                    SendAction::Finish(end) => return (end, in_doubt),
-                }
-            }
-            self.held.stage(self.session.staged());
+            session.on(event, now(), &mut actions);
         }
     }
+}
 
-    fn frames(&mut self, actions: &mut Vec<SendAction>) {
-        loop {
-            let event = match self.wire.frame() {
-                Ok(Some(frame)) => SendEvent::Frame(frame),
-                Ok(None) => return,
-                Err(fault) => SendEvent::GiveUp(Reason::Protocol { fault: fault.to_string() }),
-            };
-            let last = matches!(event, SendEvent::GiveUp(_));
-            self.session.on(event, now(), actions);
-            if last {
-                return;
+/// Gives the session every whole frame that has arrived on a link.
+fn read(session: &mut SendSession, wires: &mut Wires, link: LinkId, actions: &mut Vec<SendAction>) {
+    session.on(SendEvent::Heard(link), now(), actions);
+    while let Some(wire) = wires.get(link) {
+        let event = match wire.frame() {
+            Ok(Some(frame)) => SendEvent::Frame(link, frame),
+            Ok(None) => return,
+            Err(fault) if fault.is_of_the_link() => {
+                tracing::debug!(%fault, %link, "not a frame, replacing the connection");
+                wires.remove(link);
+                SendEvent::Garbled(link)
             }
-        }
+            Err(fault) => {
+                let reason = Reason::Protocol { fault: fault.to_string() };
+                return session.on(SendEvent::GiveUp(reason), now(), actions);
+            }
+        };
+        session.on(event, now(), actions);
     }
 }

@@ -14,6 +14,7 @@ use crate::ticket::{Expected, Receipt, TicketId};
 /// A receiver with one ticket.
 #[derive(Debug)]
 pub(super) struct OneTicket {
+    pub(super) id: TicketId,
     pub(super) expected: Mutex<Expected>,
     pub(super) place: Arc<Place>,
     /// How long the sink takes for a segment.
@@ -45,6 +46,7 @@ impl OneTicket {
             committed: None,
         };
         OneTicket {
+            id: ticket.id,
             expected: Mutex::new(expected),
             place: Arc::default(),
             slowness: Duration::ZERO,
@@ -114,7 +116,7 @@ impl TicketBook for OneTicket {
     fn look_up(&self, id: &TicketId) -> Option<Expected> {
         let mut expected = self.expected.lock().unwrap().clone();
         expected.committed = *self.place.receipt.lock().unwrap();
-        (*id == ticket().id).then_some(expected)
+        (*id == self.id).then_some(expected)
     }
 
     fn open(&self, _: &TicketId) -> Result<Room, Reason> {

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use net::Traffic;
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -20,6 +21,7 @@ use crate::recv::listener::serve;
 use crate::segment::Segment;
 use crate::send::driver::send;
 use crate::ticket::Ticket;
+use crate::verdict::Verdict;
 
 /// A receiver on a loopback port, with the meters of both sides.
 struct Rig {
@@ -34,19 +36,23 @@ struct Rig {
 
 impl Rig {
     async fn new(book: OneTicket, bounds: Bounds) -> Rig {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = net::system().bind("127.0.0.1:0", Traffic::Bulk).await.unwrap();
         let endpoint = listener.local_addr().unwrap().to_string();
         let (book, stop) = (Arc::new(book), CancellationToken::new());
         let ours = Meters::register(&mut Registry::default());
         let theirs = Meters::register(&mut Registry::default());
         let receiver = Arc::new(Receiver::new(Pace::default(), bounds, theirs.clone()));
-        let serving = tokio::spawn(serve(Box::new(listener), receiver, Arc::clone(&book), stop.clone()));
+        let serving = tokio::spawn(serve(listener, receiver, Arc::clone(&book), stop.clone()));
         let ticket = Ticket { endpoint, ..ticket() };
         Rig { book, ticket, ours, theirs, cancel: CancellationToken::new(), stop, serving }
     }
 
     async fn send(&self, source: impl Source) -> Result<crate::Receipt, Error> {
-        send(&net::system(), &self.ticket, source, Pace::default(), &self.ours, &self.cancel).await
+        match send(&self.ticket, source, &net::system(), Pace::default(), &self.ours, &self.cancel).await {
+            Verdict::Held(receipt) => Ok(receipt),
+            Verdict::Revoked(error) => Err(error),
+            Verdict::Unknown(error) => panic!("unknown: {error}"),
+        }
     }
 
     /// Waits for the receiver's end, then holds that nobody holds anything.
@@ -91,7 +97,7 @@ async fn every_number_arrives_in_its_place_whatever_the_chunks() {
 
 #[tokio::test]
 async fn a_slow_sink_bounds_what_is_staged_on_both_sides() {
-    let wide = Layout { latent_width: 4096, tail_rows: 1, ..LAYOUT };
+    let wide = Layout { latent_width: 4096, ..LAYOUT };
     let tokens = 1024;
     let book = OneTicket { slowness: Duration::from_millis(4), ..OneTicket::of(wide, tokens) };
     let window = 2 << 20;
@@ -193,16 +199,47 @@ async fn cutting_proxy(rig: &mut Rig, forth: usize, when: impl Future<Output = (
 }
 
 #[tokio::test]
-async fn a_connection_cut_anywhere_leaves_nothing_behind() {
+async fn a_connection_cut_anywhere_is_replaced() {
     let whole: usize = segments(7).iter().map(|segment| segment.payload.len()).sum();
     for cut in [1, 60, 150, 200, 700, whole / 2, whole] {
         let mut rig = Rig::new(OneTicket::new(), Bounds::default()).await;
         cutting_proxy(&mut rig, cut, std::future::pending()).await;
-        let sent = rig.send(Ready::new(segments(7))).await;
-        assert!(matches!(sent, Err(Error::Cut(_))), "cut after {cut}: {sent:?}");
-        assert!(rig.book.place().receipt.lock().unwrap().is_none());
+        rig.send(Ready::new(segments(7))).await.unwrap();
+        assert_eq!(*rig.book.place().sunk.lock().unwrap(), Units::of(&segments(1)));
+        assert!(rig.ours.faults("link_lost") > 0);
         rig.all_given_back().await;
     }
+}
+
+#[tokio::test]
+async fn a_large_state_goes_over_several_connections() {
+    let wide = Layout { latent_width: 8 << 10, ..LAYOUT };
+    let tokens = 1100;
+    let mut rig = Rig::new(OneTicket::of(wide, tokens), Bounds::default()).await;
+    rig.ticket = Ticket { layout: wide, state_pos: tokens, ..rig.ticket };
+    let all = State::new(wide, tokens).segments(256);
+    let receipt = rig.send(Ready::new(all.clone())).await.unwrap();
+    assert_eq!(receipt.segments as usize, all.len());
+    assert_eq!(*rig.book.place().sunk.lock().unwrap(), Units::of(&all));
+    rig.all_given_back().await;
+}
+
+#[tokio::test]
+async fn a_second_sender_of_a_ticket_under_way_is_refused() {
+    let rig = Rig::new(OneTicket::new(), Bounds::default()).await;
+    let first = rig.send(Stuck(Ready::new(segments(7))));
+    let second = async {
+        while rig.book.place().freed() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let second = rig.send(Ready::new(segments(7))).await;
+        rig.cancel.cancel();
+        second
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert!(matches!(first, Err(Error::GaveUp(Reason::Cancelled))), "{first:?}");
+    assert!(matches!(second, Err(Error::PeerGaveUp(Reason::TicketUsed))), "{second:?}");
+    rig.all_given_back().await;
 }
 
 #[tokio::test]

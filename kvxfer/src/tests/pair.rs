@@ -1,31 +1,53 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use bytes::BufMut;
 
 use super::state::{LAYOUT, STATE_POS, Units, ticket};
 use crate::error::Error;
-use crate::frame::{Frame, FrameError, FrameReader, Hello, Tagger};
+use crate::frame::{F32_DENSE, Frame, FrameError, FrameReader, Hello, Tagger};
 use crate::key::{Direction, TransferKey};
+use crate::landing::Landing;
 use crate::manifest::Manifest;
 use crate::pace::Pace;
-use crate::recv::{RecvAction, RecvEvent, RecvSession};
+use crate::reason::Reason;
+use crate::recv::{Allowance, RecvAction, RecvEvent, RecvSession};
 use crate::segment::Segment;
 use crate::send::{SendAction, SendEvent, SendSession};
-use crate::ticket::Receipt;
+use crate::ticket::{Incarnation, LinkId, Receipt};
+use crate::verdict::Verdict;
 
-/// Both sessions with bytes between them, and a clock that stands still until neither has anything to do.
+/// Both sessions with links of bytes between them, and a clock that stands still until neither has anything to do.
 pub(super) struct Pair {
-    pub(super) sender: SendSession,
-    pub(super) receiver: RecvSession,
-    to_receiver: Way,
-    to_sender: Way,
+    sender: SendSession,
+    receiver: RecvSession,
+    links: BTreeMap<LinkId, Link>,
+    key: TransferKey,
+    manifest: Manifest,
     now: Instant,
+    /// Segments that the sink was given, and not yet said to have taken.
+    at_sink: VecDeque<u32>,
     pub(super) sunk: Units,
-    pub(super) committed: bool,
-    pub(super) sent: Option<Result<Receipt, Error>>,
+    /// Times that the sink was asked to commit.
+    pub(super) commits: u32,
+    pub(super) verdict: Option<Verdict>,
     pub(super) received: Option<Result<Receipt, Error>>,
     pub(super) most_staged: u64,
+    /// By kind, as the drivers count them.
+    pub(super) faults: BTreeMap<&'static str, u32>,
+    /// Greetings of this many links were answered.
+    pub(super) greeted: u32,
+}
+
+/// One connection.
+struct Link {
+    to_receiver: Way,
+    to_sender: Way,
+    /// The receiver has read the greeting.
+    joined: bool,
+    /// Passes nothing any more, and nobody knows.
+    silent: bool,
+    dead: bool,
 }
 
 /// One direction's bytes.
@@ -36,10 +58,10 @@ struct Way {
 }
 
 impl Way {
-    fn new(direction: Direction, key: &TransferKey, manifest: Manifest) -> Way {
-        let (mut tagger, mut reader) = (Tagger::new(direction), FrameReader::new(direction));
-        tagger.trust(key.clone());
-        reader.trust(key.clone(), manifest);
+    fn new(direction: Direction, key: &TransferKey, link: LinkId, manifest: Manifest) -> Way {
+        let (mut tagger, mut reader) = (Tagger::new(direction), FrameReader::new(direction, Landing::new(0)));
+        tagger.trust(key.clone(), link);
+        reader.trust(key.clone(), link, manifest);
         Way { tagger, reader, packets: VecDeque::new() }
     }
 
@@ -51,10 +73,11 @@ impl Way {
         self.packets.push_back(packet);
     }
 
-    /// Reads one packet in small pieces, as a slow network would bring it.
+    /// Reads one packet in two pieces, as a network may bring it.
     fn read(&mut self, packet: &[u8]) -> Result<Vec<Frame>, FrameError> {
         let mut frames = Vec::new();
-        for mut piece in packet.chunks(13) {
+        let (first, second) = packet.split_at(packet.len() / 3);
+        for mut piece in [first, second] {
             while !piece.is_empty() {
                 let mut space = self.reader.space();
                 let taken = space.remaining_mut().min(piece.len());
@@ -69,63 +92,89 @@ impl Way {
     }
 }
 
-/// What happens to a packet on its way: (to the receiver?, its number, its bytes) -> the packets that arrive instead.
-pub(super) type Mischief<'a> = &'a mut dyn FnMut(bool, usize, Vec<u8>) -> Vec<Vec<u8>>;
+/// A packet on its way.
+pub(super) struct Passing<'a> {
+    pub(super) to_receiver: bool,
+    /// Counted over all links, one direction apart from the other.
+    pub(super) number: usize,
+    pub(super) bytes: &'a [u8],
+}
+
+/// What arrives instead.
+pub(super) enum Fate {
+    Packets(Vec<Vec<u8>>),
+    /// The link dies: both ends are told.
+    Cut,
+    /// The link passes nothing from here on.
+    Silence,
+}
+
+impl Fate {
+    pub(super) fn whole(passing: &Passing) -> Fate {
+        Fate::Packets(vec![passing.bytes.to_vec()])
+    }
+}
+
+pub(super) type Mischief<'a> = &'a mut dyn FnMut(Passing) -> Fate;
 
 impl Pair {
-    pub(super) fn new(window: u64) -> Pair {
+    pub(super) fn new(window: u64, links: u16) -> Pair {
+        Pair::between(ticket().incarnation, Incarnation([6; 16]), window, links)
+    }
+
+    pub(super) fn between(receiver: Incarnation, sender: Incarnation, window: u64, links: u16) -> Pair {
         let ticket = ticket();
         let manifest = Manifest::new(LAYOUT, STATE_POS);
-        let key = TransferKey::derive(&ticket.secret, &ticket.id, STATE_POS, &ticket.incarnation);
-        let (now, pace) = (Instant::now(), Pace::default());
+        let key = TransferKey::derive(&ticket.secret, &ticket.id, STATE_POS, &receiver, &sender);
+        let (now, pace) = (Instant::now(), Pace { links, ..Pace::default() });
+        let allowance = Allowance { links, window };
         let mut pair = Pair {
-            sender: SendSession::new(manifest, ticket.incarnation, key.clone(), pace, now),
-            receiver: RecvSession::new(manifest, ticket.incarnation, key.clone(), pace, now),
-            to_receiver: Way::new(Direction::ToReceiver, &key, manifest),
-            to_sender: Way::new(Direction::ToSender, &key, manifest),
+            sender: SendSession::new(manifest, receiver, key.clone(), pace, links, now),
+            receiver: RecvSession::new(manifest, receiver, key.clone(), pace, allowance, now),
+            links: BTreeMap::new(),
+            key,
+            manifest,
             now,
+            at_sink: VecDeque::new(),
             sunk: Units::default(),
-            committed: false,
-            sent: None,
+            commits: 0,
+            verdict: None,
             received: None,
             most_staged: 0,
+            faults: BTreeMap::new(),
+            greeted: 0,
         };
-        // the greeting is the driver's; it takes number 0
-        let hello = Frame::Hello(Hello {
-            ticket: ticket.id,
-            incarnation: ticket.incarnation,
-            state_pos: STATE_POS,
-            layout: LAYOUT,
-            proof: [0; 32],
-        });
-        pair.to_receiver.write(&hello);
-        let greeting = pair.to_receiver.packets.pop_front().unwrap();
-        pair.to_receiver.read(&greeting).unwrap();
-        pair.receive(RecvEvent::Admitted { window });
+        pair.receive(RecvEvent::Admitted);
+        pair.send(SendEvent::Tick);
         pair
+    }
+
+    pub(super) fn committed(&self) -> bool {
+        self.commits > 0
+    }
+
+    pub(super) fn staged(&self) -> u64 {
+        self.sender.staged() + self.receiver.staged()
     }
 
     /// Runs until both sides have finished; packets go through `mischief`.
     pub(super) fn run(&mut self, segments: Vec<Segment>, mischief: Mischief) {
         let mut source = segments.into_iter();
         let mut numbers = [0; 2];
-        while self.sent.is_none() || self.received.is_none() {
+        while self.verdict.is_none() || self.received.is_none() {
             let mut idle = true;
-            if self.sent.is_none() && self.sender.wants_segment() {
+            if self.verdict.is_none() && self.sender.wants_segment() {
                 idle = false;
                 self.send(source.next().map_or(SendEvent::SourceEnded, SendEvent::Segment));
             }
-            for forth in [true, false] {
-                let way = if forth { &mut self.to_receiver } else { &mut self.to_sender };
-                let Some(packet) = way.packets.pop_front() else {
-                    continue;
-                };
-                idle = false;
-                let number = numbers[usize::from(forth)];
-                numbers[usize::from(forth)] += 1;
-                for packet in mischief(forth, number, packet) {
-                    self.arrive(forth, &packet);
+            for link in self.links.keys().copied().collect::<Vec<_>>() {
+                for forth in [true, false] {
+                    idle &= !self.pass(link, forth, &mut numbers, mischief);
                 }
+            }
+            if let Some(sequence) = self.at_sink.pop_front() {
+                idle = false;
+                self.receive(RecvEvent::Accepted { sequence });
             }
             if idle {
                 self.tick();
@@ -133,29 +182,121 @@ impl Pair {
         }
     }
 
-    fn arrive(&mut self, forth: bool, packet: &[u8]) {
-        let way = if forth { &mut self.to_receiver } else { &mut self.to_sender };
-        let give_up = |fault: FrameError| crate::reason::Reason::Protocol { fault: fault.to_string() };
-        let frames = way.read(packet).map_err(give_up);
-        match (frames, forth) {
-            (Ok(frames), true) => frames.into_iter().for_each(|frame| self.receive(RecvEvent::Frame(frame))),
-            (Ok(frames), false) => frames.into_iter().for_each(|frame| self.send(SendEvent::Frame(frame))),
-            (Err(reason), true) => self.receive(RecvEvent::GiveUp(reason)),
-            (Err(reason), false) => self.send(SendEvent::GiveUp(reason)),
+    /// Brings one packet of a link on, if there is one.
+    fn pass(&mut self, id: LinkId, forth: bool, numbers: &mut [usize; 2], mischief: Mischief) -> bool {
+        let Some(link) = self.links.get_mut(&id).filter(|link| !link.dead) else { return false };
+        let way = if forth { &mut link.to_receiver } else { &mut link.to_sender };
+        let Some(packet) = way.packets.pop_front() else { return false };
+        if forth && way.packets.is_empty() {
+            self.send(SendEvent::Written(id));
+        }
+        if self.links[&id].silent {
+            return true;
+        }
+        let number = numbers[usize::from(forth)];
+        numbers[usize::from(forth)] += 1;
+        match mischief(Passing { to_receiver: forth, number, bytes: &packet }) {
+            Fate::Packets(packets) => {
+                for packet in packets {
+                    self.arrive(id, forth, &packet);
+                }
+            }
+            Fate::Cut => self.cut(id),
+            Fate::Silence => self.links.get_mut(&id).unwrap().silent = true,
+        }
+        true
+    }
+
+    fn cut(&mut self, id: LinkId) {
+        let link = self.links.get_mut(&id).unwrap();
+        if std::mem::replace(&mut link.dead, true) {
+            return;
+        }
+        let joined = link.joined;
+        self.send(SendEvent::Lost(id, Error::Cut(None)));
+        if joined {
+            self.receive(RecvEvent::Lost(id, None));
+        }
+    }
+
+    fn arrive(&mut self, id: LinkId, forth: bool, packet: &[u8]) {
+        let link = self.links.get_mut(&id).unwrap();
+        if link.dead {
+            return;
+        }
+        let way = if forth { &mut link.to_receiver } else { &mut link.to_sender };
+        match way.read(packet) {
+            Ok(frames) => frames.into_iter().for_each(|frame| self.frame(id, forth, frame)),
+            Err(fault) if fault.is_of_the_link() && forth && self.links[&id].joined => {
+                self.receive(RecvEvent::Garbled(id));
+            }
+            // the listener drops what is no greeting
+            Err(_) if forth && !self.links[&id].joined => {
+                self.count("bad_greeting");
+                self.cut(id);
+            }
+            Err(fault) if fault.is_of_the_link() => {
+                self.send(SendEvent::Garbled(id));
+            }
+            Err(fault) => {
+                let reason = Reason::Protocol { fault: fault.to_string() };
+                if forth {
+                    self.receive(RecvEvent::GiveUp(reason));
+                } else {
+                    self.send(SendEvent::GiveUp(reason));
+                }
+            }
+        }
+    }
+
+    fn frame(&mut self, id: LinkId, forth: bool, frame: Frame) {
+        match frame {
+            // the listener's: the rest of a greeting is tested apart
+            // another link's greeting, played again
+            Frame::Hello(hello) if forth && !self.links[&id].joined && hello.link != id => {
+                self.receive(RecvEvent::Refused);
+                self.cut(id);
+            }
+            Frame::Hello(_) if forth && !self.links[&id].joined => {
+                assert!(self.receiver.may_join(id) || self.received.is_some());
+                self.greeted += 1;
+                self.links.get_mut(&id).unwrap().joined = true;
+                match &self.received {
+                    None => self.receive(RecvEvent::Joined(id)),
+                    Some(Ok(receipt)) => {
+                        let receipt = *receipt;
+                        let link = self.links.get_mut(&id).unwrap();
+                        link.to_sender.write(&Frame::Welcome { incarnation: ticket().incarnation });
+                        link.to_sender.write(&Frame::Committed(receipt));
+                    }
+                    Some(Err(_)) => {
+                        let link = self.links.get_mut(&id).unwrap();
+                        link.to_sender.write(&Frame::Abort(Reason::TicketUsed));
+                    }
+                }
+            }
+            frame if forth => self.receive(RecvEvent::Frame(id, frame)),
+            frame => self.send(SendEvent::Frame(id, frame)),
         }
     }
 
     fn tick(&mut self) {
-        self.now += Duration::from_millis(100);
+        self.now += Duration::from_millis(50);
         self.send(SendEvent::Tick);
         self.receive(RecvEvent::Tick);
-        // one side has closed the connection
-        if self.sent.is_some() {
-            self.receive(RecvEvent::Closed(None));
+        // whoever has finished closes its connections
+        if self.verdict.is_some() || self.received.is_some() {
+            for id in self.links.keys().copied().collect::<Vec<_>>() {
+                let link = &self.links[&id];
+                if self.verdict.is_some() || (link.joined && link.to_sender.packets.is_empty()) {
+                    self.cut(id);
+                }
+            }
         }
-        if self.received.is_some() && self.sent.is_none() {
-            self.send(SendEvent::Closed(None));
-        }
+    }
+
+    fn count(&mut self, kind: &'static str) {
+        *self.faults.entry(kind).or_default() += 1;
     }
 
     fn send(&mut self, event: SendEvent) {
@@ -163,9 +304,50 @@ impl Pair {
         self.sender.on(event, self.now, &mut actions);
         for action in actions {
             match action {
-                SendAction::Write(frame) => self.to_receiver.write(&frame),
-                SendAction::Finish(end) => assert!(self.sent.replace(end).is_none()),
+                SendAction::Dial(id) => {
+                    let forth = Way::new(Direction::ToReceiver, &self.key, id, self.manifest);
+                    let back = Way::new(Direction::ToSender, &self.key, id, self.manifest);
+                    let mut link = Link {
+                        to_receiver: forth,
+                        to_sender: back,
+                        joined: false,
+                        silent: false,
+                        dead: false,
+                    };
+                    link.to_receiver.write(&Frame::Hello(hello(id)));
+                    self.links.insert(id, link);
+                    self.send(SendEvent::Dialled(id));
+                }
+                SendAction::Write(id, frame) => {
+                    if let Some(link) = self.links.get_mut(&id).filter(|link| !link.dead) {
+                        link.to_receiver.write(&frame);
+                    }
+                }
+                SendAction::Drop(id) => self.hang_up(id, true),
+                SendAction::Fault(kind) => self.count(kind),
+                SendAction::Finish(verdict) => {
+                    match &verdict {
+                        Verdict::Held(_) => {}
+                        Verdict::Revoked(error) => self.count(error.kind()),
+                        Verdict::Unknown(_) => self.count("in_doubt"),
+                    }
+                    assert!(self.verdict.replace(verdict).is_none());
+                }
             }
+        }
+    }
+
+    /// One end closes; the other hears of it, unless the link passes nothing.
+    fn hang_up(&mut self, id: LinkId, sender: bool) {
+        let link = self.links.get_mut(&id).unwrap();
+        let (joined, silent) = (link.joined, link.silent);
+        if std::mem::replace(&mut link.dead, true) || silent {
+            return;
+        }
+        if !sender {
+            self.send(SendEvent::Lost(id, Error::Cut(None)));
+        } else if joined {
+            self.receive(RecvEvent::Lost(id, None));
         }
     }
 
@@ -175,19 +357,45 @@ impl Pair {
         self.most_staged = self.most_staged.max(self.receiver.staged());
         for action in actions {
             match action {
-                RecvAction::Write(frame) => self.to_sender.write(&frame),
+                RecvAction::Write(id, frame) => {
+                    if let Some(link) = self.links.get_mut(&id).filter(|link| !link.dead) {
+                        link.to_sender.write(&frame);
+                    }
+                }
+                RecvAction::Drop(id) => self.hang_up(id, false),
                 RecvAction::Accept { sequence, segment } => {
-                    assert!(!self.committed);
+                    assert!(!self.committed());
+                    // panics when a unit comes twice
                     self.sunk.add(segment.id, &segment.payload);
-                    self.receive(RecvEvent::Accepted { sequence });
+                    self.at_sink.push_back(sequence);
                 }
                 RecvAction::Commit(_) => {
-                    self.committed = true;
+                    self.commits += 1;
                     self.receive(RecvEvent::Committed);
                 }
-                RecvAction::Corrupt(_) => {}
-                RecvAction::Finish(end) => assert!(self.received.replace(end).is_none()),
+                RecvAction::Fault(kind) => self.count(kind),
+                RecvAction::Finish(end) => {
+                    if let Err(error) = &end {
+                        self.count(error.kind());
+                    }
+                    assert!(self.received.replace(end).is_none());
+                }
             }
         }
+    }
+}
+
+fn hello(link: LinkId) -> Hello {
+    let ticket = ticket();
+    Hello {
+        ticket: ticket.id,
+        incarnation: ticket.incarnation,
+        sender: Incarnation([6; 16]),
+        link,
+        links: 1,
+        state_pos: STATE_POS,
+        layout: LAYOUT,
+        format: F32_DENSE,
+        proof: [0; 32],
     }
 }

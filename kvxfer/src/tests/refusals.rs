@@ -1,14 +1,15 @@
 use bytes::BufMut;
 
 use super::state::{LAYOUT, STATE_POS, State, ticket};
-use crate::frame::{FrameReader, Hello, Tagger};
+use crate::frame::{F32_DENSE, FrameReader, Hello, Tagger};
 use crate::key::{self, Direction, TransferKey};
+use crate::landing::Landing;
 use crate::layout::{FIELDS, Layout};
 use crate::manifest::{Coverage, Manifest, NotInManifest};
 use crate::reason::Reason;
 use crate::recv::check_hello;
 use crate::segment::{Projection, Segment, SegmentId};
-use crate::ticket::{Expected, Incarnation, Secret, TicketId};
+use crate::ticket::{Expected, Incarnation, LinkId, Secret, TicketId};
 
 fn expected() -> Expected {
     let ticket = ticket();
@@ -21,18 +22,39 @@ fn expected() -> Expected {
     }
 }
 
-fn greeting(spoil: impl FnOnce(&mut Hello), secret: &Secret) -> Result<(), Reason> {
+pub(super) fn greeting(spoil: impl FnOnce(&mut Hello), secret: &Secret) -> Result<(), Reason> {
     let ticket = ticket();
     let mut hello = Hello {
         ticket: ticket.id,
         incarnation: ticket.incarnation,
+        sender: Incarnation([6; 16]),
+        link: LinkId(0),
+        links: 1,
         state_pos: STATE_POS,
         layout: ticket.layout,
+        format: F32_DENSE,
         proof: [0; 32],
     };
     spoil(&mut hello);
     hello.proof = key::prove(secret, &hello);
     check_hello(&hello, &expected()).map(|_| ())
+}
+
+/// A greeting that is wrong: how, what is changed in it, and the secret that proves it.
+pub(super) type Misgreeting = (&'static str, fn(&mut Hello), fn() -> Secret);
+
+pub(super) fn misgreetings() -> [Misgreeting; 8] {
+    let right: fn() -> Secret = || ticket().secret;
+    [
+        ("WrongTicket", |_| {}, || Secret([8; 32])),
+        ("StaleIncarnation", |hello| hello.incarnation = Incarnation([0; 16]), right),
+        ("WrongPosition", |hello| hello.state_pos -= 1, right),
+        ("WrongFormat", |hello| hello.format += 1, right),
+        ("WrongLayers", |hello| hello.layout.recurrent_layers += 1, right),
+        ("WrongHeads", |hello| hello.layout.heads /= 2, right),
+        ("WrongTail", |hello| hello.layout.tail_width += 1, right),
+        ("WrongVocabulary", |hello| hello.layout.vocabulary += 1, right),
+    ]
 }
 
 #[test]
@@ -44,6 +66,7 @@ fn greetings_are_refused_for_what_differs() {
     let stale = |hello: &mut Hello| hello.incarnation = Incarnation([0; 16]);
     assert_eq!(greeting(stale, &secret), Err(Reason::StaleIncarnation));
     assert_eq!(greeting(|hello| hello.state_pos += 1, &secret), field("state_pos"));
+    assert_eq!(greeting(|hello| hello.format += 1, &secret), field("number_format"));
     assert_eq!(greeting(|hello| hello.layout.tail_rows += 1, &secret), field("tail_rows"));
 }
 
@@ -94,25 +117,28 @@ fn a_state_has_the_parts_of_its_model_and_no_others() {
 #[test]
 fn a_part_that_the_reader_does_not_know_is_refused_by_its_number() {
     let (key, mut tagger) = (TransferKey::unkeyed(), Tagger::new(Direction::ToReceiver));
-    let mut reader = FrameReader::new(Direction::ToReceiver);
-    reader.trust(key, Manifest::new(LAYOUT, STATE_POS));
+    let mut reader = FrameReader::new(Direction::ToReceiver, Landing::new(0));
+    reader.trust(key, LinkId(0), Manifest::new(LAYOUT, STATE_POS));
     // kind and sequence; the id; digest and length
-    let body = [&[2, 0, 0, 0, 0][..], &[7; 13], &[0; 24]].concat();
+    let body = [&[2, 0, 0, 0, 0][..], &[9; 13], &[0; 24]].concat();
     reader.space().put_slice(&tagger.around(&body));
-    assert_eq!(reader.next().unwrap_err().to_string(), "unknown part 7");
+    assert_eq!(reader.next().unwrap_err().to_string(), "unknown part 9");
 }
 
 #[test]
-fn digests_are_of_one_ticket_position_process_and_segment() {
-    let of = |secret: u8, ticket: u8, state_pos: u32, incarnation: u8| {
-        let (ticket, incarnation) = (TicketId([ticket; 16]), Incarnation([incarnation; 16]));
-        TransferKey::derive(&Secret([secret; 32]), &ticket, state_pos, &incarnation)
+fn digests_are_of_one_ticket_position_process_attempt_and_segment() {
+    let of = |secret: u8, ticket: u8, state_pos: u32, receiver: u8, sender: u8| {
+        let (receiver, sender) = (Incarnation([receiver; 16]), Incarnation([sender; 16]));
+        TransferKey::derive(&Secret([secret; 32]), &TicketId([ticket; 16]), state_pos, &receiver, &sender)
     };
-    let id = SegmentId::Tail { layer: 1, which: Projection::Key };
-    let digest = of(1, 2, 3, 4).digest(&id, b"bytes");
-    for other in [of(9, 2, 3, 4), of(1, 9, 3, 4), of(1, 2, 9, 4), of(1, 2, 3, 9)] {
+    let tail = |which| SegmentId::Tail { layer: 1, which, first_head: 0, heads: 4 };
+    let id = tail(Projection::Key);
+    let digest = of(1, 2, 3, 4, 5).digest(&id, b"bytes");
+    let others =
+        [of(9, 2, 3, 4, 5), of(1, 9, 3, 4, 5), of(1, 2, 9, 4, 5), of(1, 2, 3, 9, 5), of(1, 2, 3, 4, 9)];
+    for other in others {
         assert_ne!(other.digest(&id, b"bytes"), digest);
     }
-    let other = SegmentId::Tail { layer: 1, which: Projection::Value };
-    assert_ne!(of(1, 2, 3, 4).digest(&other, b"bytes"), digest);
+    let other = tail(Projection::Value);
+    assert_ne!(of(1, 2, 3, 4, 5).digest(&other, b"bytes"), digest);
 }

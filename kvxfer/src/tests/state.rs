@@ -6,7 +6,7 @@ use crate::ends::Source;
 use crate::layout::Layout;
 use crate::reason::Reason;
 use crate::sampling::{FirstToken, SamplingState};
-use crate::segment::{self, Segment, SegmentId, wire_bytes};
+use crate::segment::{self, Projection, Segment, SegmentId, wire_bytes};
 use crate::ticket::{Incarnation, Secret, Ticket, TicketId};
 
 pub(super) const LAYOUT: Layout = Layout {
@@ -17,7 +17,7 @@ pub(super) const LAYOUT: Layout = Layout {
     key_dim: 5,
     value_dim: 3,
     tail_rows: 3,
-    tail_width: 7,
+    tail_width: 8,
     index_dim: 2,
     index_pool: 4,
     hidden: 9,
@@ -74,9 +74,9 @@ impl State {
             all.extend(segment::chunk(&layout, first, tokens, &rows, &keys).unwrap());
         }
         let state = self.numbers(layout.recurrent_layers * layout.heads * layout.key_dim * layout.value_dim);
-        all.extend(segment::recurrent(&layout, &state).unwrap());
+        all.extend(segment::recurrent(&layout, 0..layout.heads, &state).unwrap());
         let tails = self.numbers(layout.recurrent_layers * 3 * layout.tail_rows * layout.tail_width);
-        all.extend(segment::tails(&layout, &tails).unwrap());
+        all.extend(segment::tails(&layout, 0..layout.heads, &tails).unwrap());
         let open = self.numbers(layout.latent_layers * layout.index_pool * 2 * layout.index_dim);
         all.extend(segment::index_tails(&layout, &open).unwrap());
         let hidden = self.numbers(layout.hidden);
@@ -119,10 +119,10 @@ impl Units {
             SegmentId::Latents { tokens, .. } => tokens,
             SegmentId::Recurrent { heads, .. } => heads,
             SegmentId::IndexKeys { pools, .. } => pools,
-            SegmentId::Tail { .. }
-            | SegmentId::IndexTail { .. }
-            | SegmentId::Hidden
-            | SegmentId::Sampling => 1,
+            SegmentId::Tail { layer, which, first_head, heads } => {
+                return self.add_tail(layer, which, first_head..first_head + heads, payload);
+            }
+            SegmentId::IndexTail { .. } | SegmentId::Hidden | SegmentId::Sampling => 1,
         };
         let length = payload.len() / count as usize;
         for (at, unit) in (0..count).zip(payload.chunks_exact(length)) {
@@ -142,6 +142,18 @@ impl Units {
                 | SegmentId::Sampling => id,
             };
             assert!(self.0.insert(id, unit.to_vec()).is_none(), "{id} was given twice");
+        }
+    }
+
+    /// Heads lie beside each other in every row.
+    fn add_tail(&mut self, layer: u32, which: Projection, heads: std::ops::Range<u32>, payload: &[u8]) {
+        let row = payload.len() / LAYOUT.tail_rows as usize;
+        let width = row / heads.len();
+        for (at, first_head) in heads.enumerate() {
+            let id = SegmentId::Tail { layer, which, first_head, heads: 1 };
+            let columns = at * width..(at + 1) * width;
+            let unit = payload.chunks(row).flat_map(|row| row[columns.clone()].to_vec()).collect();
+            assert!(self.0.insert(id, unit).is_none(), "{id} was given twice");
         }
     }
 

@@ -93,8 +93,12 @@ impl PromptSource {
     }
 
     fn last(&mut self, first: SampledToken, state: SlotState) -> Result<(), WrongSize> {
-        self.ready.extend(segment::recurrent(&self.layout, &wire_bytes(state.recurrent))?);
-        self.ready.extend(segment::tails(&self.layout, &wire_bytes(state.tails))?);
+        self.ready.extend(segment::recurrent(
+            &self.layout,
+            0..self.layout.heads,
+            &wire_bytes(state.recurrent),
+        )?);
+        self.ready.extend(segment::tails(&self.layout, 0..self.layout.heads, &wire_bytes(state.tails))?);
         self.ready.extend(segment::index_tails(&self.layout, &wire_bytes(state.index_tail))?);
         self.ready.extend(segment::hidden(&self.layout, &wire_bytes(state.hidden))?);
         let sampling = self.drawn.take().map(|drawn| drawn.state(first, self.state_pos));

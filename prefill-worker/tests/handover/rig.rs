@@ -148,11 +148,11 @@ impl Rig {
         };
         let (prefill, decode) = (PrefillClient::new(channel(&p.at)), DecodeClient::new(channel(&d.at)));
         let (prefill_device, decode_device) = (p.device, d.device);
-        let data = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let data = net::system().bind("127.0.0.1:0", net::Traffic::Bulk).await.unwrap();
         let deps = decode_worker::Deps {
             host: d.host,
             at: d.at,
-            data: Box::new(data),
+            data,
             random: || {
                 let id = *worker::Incarnation::random().bytes().first_chunk().unwrap();
                 (id, [7; 32])

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use discovery::MembershipService;
+use net::Traffic;
 use proto::status::Fault;
 use proto::v1::inference_client::InferenceClient;
 use proto::v1::{ErrorReason, GenerateRequest, Sampling, generate_request::Prompt};
-use tokio::net::TcpListener;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -37,16 +37,12 @@ async fn says(channel: &Channel, status: ServingStatus) {
 #[tokio::test]
 async fn a_router_opens_follows_its_fleet_and_closes_without_losing_a_request() {
     let cluster = Cluster::start(CONFIG, 1, 1).await;
-    let grpc = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let grpc = net::system().bind("127.0.0.1:0", Traffic::Calls).await.unwrap();
+    let http = net::system().bind("127.0.0.1:0", Traffic::Calls).await.unwrap();
     let url = format!("http://{}", grpc.local_addr().unwrap());
     let membership = MembershipService::new(cluster.registry.clone(), Duration::from_secs(1));
     let router = cluster.router.clone();
-    let serving = tokio::spawn(router.serve(
-        Listeners { grpc: Box::new(grpc), http: Box::new(http) },
-        membership,
-        Duration::from_secs(5),
-    ));
+    let serving = tokio::spawn(router.serve(Listeners { grpc, http }, membership, Duration::from_secs(5)));
     let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
     let mut client = InferenceClient::new(channel.clone());
 

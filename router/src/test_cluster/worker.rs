@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use discovery::{InMemory, Seat};
 use futures::{Stream, StreamExt, stream};
+use net::Traffic;
 use process::Drain;
 use proto::status::Fault;
 use proto::v1::decode_server::{Decode, DecodeServer};
@@ -16,7 +17,6 @@ use proto::v1::{
     ReserveRequest, ReserveResponse, Role, RunRequest, RunResponse, Ticket, TokenDelta, TokenLogprob,
     WorkerRecord, prefill_response, run_response,
 };
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, service::Routes};
 
@@ -56,7 +56,7 @@ pub(super) struct Worker {
 
 impl Worker {
     pub(super) async fn start(role: Role, name: String, registry: &InMemory, shared: &Shared) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = net::system().bind("127.0.0.1:0", Traffic::Calls).await.unwrap();
         let record = record(role, &name, listener.local_addr().unwrap().to_string());
         let worker = Self {
             name,
@@ -70,7 +70,7 @@ impl Worker {
         *worker.seat.lock().unwrap() = Some(worker.sit(registry));
         let routes =
             Routes::new(PrefillServer::new(worker.clone())).add_service(DecodeServer::new(worker.clone()));
-        tokio::spawn(process::grpc::serve(Box::new(listener), routes, Drain::new()));
+        tokio::spawn(process::grpc::serve(listener, routes, Drain::new()));
         worker
     }
 

@@ -10,7 +10,7 @@ use discovery::{InMemory, MembershipService, Registry};
 use engine::fake::{FakeDevice, Script};
 use engine::{Engine, HashUnit, Limits, Metrics, PrefixCache, Role, Stepper, Turn};
 use host::Host;
-use net::Network;
+use net::{Network, Traffic};
 use process::Drain;
 use programs::ShapeLadder;
 use programs::weights::Float;
@@ -53,7 +53,7 @@ impl World {
     }
 
     pub(crate) fn network(&self, name: &str) -> Network {
-        Arc::new(Simulated::new(turmoil::lookup(name), self.noise.clone(), DATA))
+        Arc::new(Simulated::new(turmoil::lookup(name), self.noise.clone()))
     }
 
     fn runs(&self, name: &str, meters: &Meters) {
@@ -82,8 +82,8 @@ pub(crate) fn now() -> Instant {
 pub(crate) async fn router(world: World) -> turmoil::Result {
     let network = world.network("router");
     let flags = router::Flags::try_parse_from(["router", "--model=none"])?;
-    let (grpc, _) = process::net::bind(&network, "grpc", "0.0.0.0:50051").await?;
-    let (http, _) = process::net::bind(&network, "http", "0.0.0.0:8080").await?;
+    let (grpc, _) = process::net::bind(&network, Traffic::Calls, "grpc", "0.0.0.0:50051").await?;
+    let (http, _) = process::net::bind(&network, Traffic::Calls, "http", "0.0.0.0:8080").await?;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models").join(MODEL);
     let model = Model::open(&folder, MODEL.to_owned())?;
     let registry = InMemory::new();
@@ -152,7 +152,7 @@ pub(crate) async fn decode(world: World, name: String) -> turmoil::Result {
     let ladder = world.ladder(12, 300);
     let (host, shell) = side(&world, &name, Role::Decode, ladder, &flags.worker).await;
     let network = shell.network.clone();
-    let (data, _) = process::net::bind(&network, "data", &format!("0.0.0.0:{DATA}")).await?;
+    let (data, _) = process::net::bind(&network, Traffic::Bulk, "data", &format!("0.0.0.0:{DATA}")).await?;
     let random = || {
         let secret: Vec<u8> = [Incarnation::random().bytes(), Incarnation::random().bytes()].concat();
         (*Incarnation::random().bytes().first_chunk().unwrap(), *secret.first_chunk().unwrap())

@@ -61,13 +61,19 @@ fn what_a_sender_cuts_comes_together_again_in_any_order() {
     let mut parts = StateParts::new(LAYOUT, meters.clone());
     let (expected_open, open) = counting(3 * 4 * 2 * 2);
     let (expected_hidden, vector) = counting(5);
-    let mut cut = [recurrent(&LAYOUT, &state).unwrap(), tails(&LAYOUT, &rows).unwrap()].concat();
+    let mut cut = [
+        recurrent(&LAYOUT, 0..LAYOUT.heads, &state).unwrap(),
+        tails(&LAYOUT, 0..LAYOUT.heads, &rows).unwrap(),
+    ]
+    .concat();
     cut.extend(index_tails(&LAYOUT, &open).unwrap());
     cut.extend(hidden(&LAYOUT, &vector).unwrap());
     for Segment { id, payload } in cut.into_iter().rev() {
         match id {
             SegmentId::Recurrent { layer, first_head, .. } => parts.recurrent(layer, first_head, &payload),
-            SegmentId::Tail { layer, which } => parts.tail(layer, which, &payload),
+            SegmentId::Tail { layer, which, first_head, heads } => {
+                parts.tail(layer, which, first_head..first_head + heads, &payload);
+            }
             SegmentId::IndexTail { layer } => parts.index_tail(layer, &payload),
             SegmentId::Hidden => parts.hidden(&payload),
             SegmentId::Latents { .. } | SegmentId::IndexKeys { .. } | SegmentId::Sampling => panic!("{id}"),
