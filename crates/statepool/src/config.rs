@@ -41,7 +41,7 @@ pub struct CacheConfig {
 }
 
 impl CacheConfig {
-    /// The rules that the replays of `docs/prefix-cache.md` found best.
+    /// The rules whose replays are in `docs/prefix-cache.md`.
     pub fn new(unit: HashUnit, budget: Bytes) -> Self {
         Self {
             unit,
