@@ -22,6 +22,7 @@ MODELS = (MODEL, ROOT / "models" / "glm-demo")
 HELD = (
     "tandem_pool_pages_held",
     "tandem_pool_slots_held",
+    "tandem_pool_checkpoints_held",
     "tandem_transfer_staging_bytes",
     "tandem_transfer_sessions_held",
     "tandem_router_permits_held",
