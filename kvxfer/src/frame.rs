@@ -1,6 +1,6 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::key::{Direction, TransferKey};
+use crate::key::{Digest, Direction, TransferKey};
 use crate::layout::Layout;
 use crate::reason::{MOST_TEXT, Reason};
 use crate::segment::{Projection, SegmentId};
@@ -19,6 +19,8 @@ pub(crate) const MOST_HEAD: usize = 256;
 /// Bytes of the length field and of the tag around a frame's body.
 pub(crate) const LENGTH: usize = 4;
 pub(crate) const TAG: usize = 8;
+/// Bytes of the digest after a payload.
+pub(crate) const DIGEST: usize = 16;
 /// Kind and four numbers, whatever the kind.
 pub(crate) const SEGMENT_ID: usize = 13;
 
@@ -47,7 +49,7 @@ pub(crate) struct Hello {
 /// Everything that crosses the wire. Each frame is
 ///
 /// ```text
-/// length u32 | kind u8 | fields | tag u64 [| payload]
+/// length u32 | kind u8 | fields | tag u64 [| payload | digest u128]
 /// ```
 ///
 /// little-endian; `length` counts kind to tag, never the payload, whose length is a segment frame's field.
@@ -55,8 +57,9 @@ pub(crate) struct Hello {
 pub(crate) enum Frame {
     /// To the receiver.
     Hello(Hello),
-    /// To the receiver. `sequence` numbers segments from 0; a segment sent again keeps its number.
-    Segment { sequence: u32, id: SegmentId, digest: u128, payload: Bytes },
+    /// To the receiver. `sequence` numbers segments from 0; a segment sent again keeps its number. The digest follows the
+    /// payload and is taken as the bytes pass: `digest` is there when the frame was read and it was right.
+    Segment { sequence: u32, id: SegmentId, digest: Option<u128>, payload: Bytes },
     /// To the receiver: that was all.
     Commit { state_pos: u32, incarnation: Incarnation, sent: Receipt },
     /// To the sender: the greeting is accepted, by this start of the receiver's process.
@@ -156,11 +159,10 @@ impl Frame {
                 out.put_slice(&hello.unproven());
                 out.put_slice(&hello.proof);
             }
-            Frame::Segment { sequence, id, digest, payload } => {
+            Frame::Segment { sequence, id, payload, .. } => {
                 out.put_u8(kind::SEGMENT);
                 out.put_u32_le(*sequence);
                 out.put_slice(&id.encoded());
-                out.put_u128_le(*digest);
                 out.put_u64_le(payload.len() as u64);
             }
             Frame::Commit { state_pos, incarnation, sent } => {
@@ -236,6 +238,11 @@ impl Tagger {
             _ => self.key.tag(self.link, self.direction, number, head),
         };
         (number, tag)
+    }
+
+    /// The digest of a payload to be written.
+    pub(crate) fn digest(&self) -> Digest {
+        self.key.digest()
     }
 
     /// Writes the frame's head; a segment's payload follows it on the wire.

@@ -1,5 +1,8 @@
+use std::fmt;
+
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use twox_hash::xxhash3_128::{RawHasher, SecretBuffer};
 use twox_hash::{XxHash3_64, XxHash3_128};
 
 use crate::frame::{Hello, MOST_HEAD, SEGMENT_ID};
@@ -23,8 +26,8 @@ pub(crate) enum Direction {
 #[derive(Clone)]
 pub(crate) struct TransferKey(Box<[u8; XXH3_SECRET]>);
 
-impl std::fmt::Debug for TransferKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for TransferKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TransferKey(..)")
     }
 }
@@ -69,18 +72,10 @@ impl TransferKey {
         )
     }
 
-    /// The digest of one segment: of its id and of its payload's own digest, which is taken in one pass over bytes that the
-    /// socket has just moved or is about to move.
-    pub(crate) fn digest(&self, id: &SegmentId, payload: &[u8]) -> u128 {
-        let mut both = [0; SEGMENT_ID + 16];
-        both[..SEGMENT_ID].copy_from_slice(&id.encoded());
-        both[SEGMENT_ID..].copy_from_slice(&self.hash128(payload).to_le_bytes());
-        self.hash128(&both)
-    }
-
-    fn hash128(&self, bytes: &[u8]) -> u128 {
-        XxHash3_128::oneshot_with_secret(self.0.as_slice(), bytes)
-            .unwrap_or_else(|_| unreachable!("too short a key"))
+    /// The digest of a segment's payload, taken as its bytes come: right after the socket has moved them.
+    pub(crate) fn digest(&self) -> Digest {
+        let secret = SecretBuffer::new(0, *self.0).unwrap_or_else(|_| unreachable!("too short a key"));
+        Digest { hasher: RawHasher::new(secret), key: self.clone(), bytes: 0 }
     }
 
     /// Over a frame's head, its link, its direction and its number there: a frame lost, doubled, moved or reflected does
@@ -97,6 +92,38 @@ impl TransferKey {
         all[WHERE..end].copy_from_slice(head);
         let tag = XxHash3_64::oneshot_with_secret(self.0.as_slice(), &all[..end]);
         tag.unwrap_or_else(|_| unreachable!("too short a key"))
+    }
+}
+
+/// A segment's digest, half taken.
+pub(crate) struct Digest {
+    hasher: RawHasher<[u8; XXH3_SECRET]>,
+    key: TransferKey,
+    bytes: usize,
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Digest").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Digest {
+    /// Takes in what the payload has beyond the bytes taken in so far.
+    pub(crate) fn up_to(&mut self, payload: &[u8]) {
+        if let Some(more) = payload.get(self.bytes..) {
+            self.hasher.write(more);
+            self.bytes = payload.len();
+        }
+    }
+
+    /// Of the id and the payload's own digest.
+    pub(crate) fn of(&self, id: &SegmentId) -> u128 {
+        let mut both = [0; SEGMENT_ID + 16];
+        both[..SEGMENT_ID].copy_from_slice(&id.encoded());
+        both[SEGMENT_ID..].copy_from_slice(&self.hasher.finish_128().to_le_bytes());
+        let digest = XxHash3_128::oneshot_with_secret(self.key.0.as_slice(), &both);
+        digest.unwrap_or_else(|_| unreachable!("too short a key"))
     }
 }
 

@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::frame::{F32_DENSE, Frame, Hello};
-use crate::key::{self, TransferKey};
+use crate::key;
 use crate::manifest::Manifest;
 use crate::pace::Pace;
 use crate::reason::Reason;
@@ -47,7 +47,6 @@ pub(crate) fn check_hello(hello: &Hello, expected: &Expected) -> Result<Manifest
 pub(crate) struct RecvSession {
     manifest: Manifest,
     incarnation: Incarnation,
-    key: TransferKey,
     pace: Pace,
     links: Links,
     /// What one link may have unacknowledged, and all together.
@@ -133,7 +132,6 @@ impl RecvSession {
     pub(crate) fn new(
         manifest: Manifest,
         incarnation: Incarnation,
-        key: TransferKey,
         pace: Pace,
         allowance: Allowance,
         now: Instant,
@@ -141,7 +139,6 @@ impl RecvSession {
         RecvSession {
             manifest,
             incarnation,
-            key,
             pace,
             // a replacement may come before the news of what it replaces; credit is bounded apart
             links: Links::new(allowance.links.saturating_mul(2), now),
@@ -266,9 +263,8 @@ impl RecvSession {
                 self.finish(Err(Error::PeerGaveUp(reason)), out);
             }
             Frame::Segment { sequence, id, digest, payload } if self.state == State::Receiving => {
-                let verified = self.key.digest(&id, &payload) == digest;
                 let (window, segment) = (self.links.window(link), Segment { id, payload });
-                let arrived = Arrived { link, window, sequence, digest, segment, verified };
+                let arrived = Arrived { link, window, sequence, digest, segment };
                 if let Err(reason) = self.intake.segment(arrived, out) {
                     self.give_up(reason, out);
                 }

@@ -2,7 +2,6 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::frame::Frame;
-use crate::key::TransferKey;
 use crate::manifest::Manifest;
 use crate::pace::Pace;
 use crate::reason::Reason;
@@ -77,13 +76,12 @@ impl SendSession {
     pub(crate) fn new(
         manifest: Manifest,
         incarnation: Incarnation,
-        key: TransferKey,
         pace: Pace,
         links: u16,
         now: Instant,
     ) -> SendSession {
         let links = Links::new(links, now);
-        let flow = Flow::new(key);
+        let flow = Flow::new();
         SendSession { manifest, incarnation, pace, links, flow, state: State::Streaming }
     }
 
@@ -157,7 +155,7 @@ impl SendSession {
         }
         self.links.dial(now, out);
         if let State::Withdrawing(reason) = &self.state {
-            if let Some(link) = self.links.to_ask() {
+            if let Some(link) = self.links.next_to_ask() {
                 out.push(SendAction::Write(link, Frame::Abort(reason.clone())));
             }
             return;
@@ -165,7 +163,7 @@ impl SendSession {
         self.flow.push(&mut self.links, out);
         if self.state == State::Closing
             && self.flow.all_sent()
-            && let Some(link) = self.links.to_ask()
+            && let Some(link) = self.links.next_to_ask()
         {
             let (state_pos, incarnation, sent) =
                 (self.manifest.state_pos(), self.incarnation, self.flow.sent);

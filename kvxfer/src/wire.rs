@@ -12,13 +12,17 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::io::poll_read_buf;
 
 use crate::frame::{Frame, FrameError, FrameReader, Tagger};
-use crate::key::{Direction, TransferKey};
+use crate::key::{Digest, Direction, TransferKey};
 use crate::landing::Landing;
 use crate::manifest::Manifest;
+use crate::segment::SegmentId;
 use crate::ticket::LinkId;
 
 /// Buffers given to the socket in one call.
 const SLICES: usize = 32;
+
+/// Digests of payloads up to this many bytes are taken before they are written, so that several leave in one call.
+const SMALL: usize = 64 << 10;
 
 /// A connection of any kind.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -31,11 +35,57 @@ pub(crate) struct Wire {
     stream: Box<dyn Stream>,
     reader: FrameReader,
     tagger: Tagger,
-    unwritten: VecDeque<Bytes>,
+    unwritten: VecDeque<Piece>,
     /// A write failed: the peer is gone, and nothing more is written.
     broken: bool,
     /// A receiver's place for a connection.
     place: Option<OwnedSemaphorePermit>,
+}
+
+/// Bytes to be written.
+enum Piece {
+    Plain(Bytes),
+    /// Followed by its digest, once all of it has been written and the digest taken on the way.
+    Payload {
+        id: SegmentId,
+        payload: Bytes,
+        written: usize,
+        digest: Box<Digest>,
+    },
+}
+
+impl Piece {
+    fn rest(&self) -> &[u8] {
+        match self {
+            Piece::Plain(bytes) => bytes,
+            Piece::Payload { payload, written, .. } => &payload[*written..],
+        }
+    }
+
+    /// Of these bytes at its start that were written, those beyond its end; and what follows it, when it is all written.
+    fn advance(&mut self, count: usize) -> Advanced {
+        let length = self.rest().len();
+        let here = count.min(length);
+        match self {
+            Piece::Plain(bytes) => bytes.advance(here),
+            Piece::Payload { payload, written, digest, .. } => {
+                *written += here;
+                digest.up_to(&payload[..*written]);
+            }
+        }
+        match self {
+            Piece::Payload { id, digest, .. } if here == length => {
+                Advanced::Next(Some(Bytes::copy_from_slice(&digest.of(id).to_le_bytes())), count - here)
+            }
+            Piece::Plain(_) if here == length => Advanced::Next(None, count - here),
+            Piece::Plain(_) | Piece::Payload { .. } => Advanced::Here,
+        }
+    }
+}
+
+enum Advanced {
+    Here,
+    Next(Option<Bytes>, usize),
 }
 
 impl fmt::Debug for Wire {
@@ -83,11 +133,15 @@ impl Wire {
     }
 
     pub(crate) fn push(&mut self, frame: Frame) {
-        self.unwritten.push_back(self.tagger.head(&frame));
-        if let Frame::Segment { payload, .. } = frame
-            && !payload.is_empty()
-        {
-            self.unwritten.push_back(payload);
+        self.unwritten.push_back(Piece::Plain(self.tagger.head(&frame)));
+        if let Frame::Segment { id, payload, .. } = frame {
+            let mut digest = Box::new(self.tagger.digest());
+            if payload.len() > SMALL {
+                return self.unwritten.push_back(Piece::Payload { id, payload, written: 0, digest });
+            }
+            digest.up_to(&payload);
+            let digest = Bytes::copy_from_slice(&digest.of(&id).to_le_bytes());
+            self.unwritten.extend([payload, digest].map(Piece::Plain));
         }
     }
 
@@ -128,10 +182,15 @@ impl Wire {
     /// Ready when something was written.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut slices = [IoSlice::new(&[]); SLICES];
-        for (slice, bytes) in slices.iter_mut().zip(&self.unwritten) {
-            *slice = IoSlice::new(bytes);
+        let mut count = 0;
+        for (slice, piece) in slices.iter_mut().zip(&self.unwritten) {
+            *slice = IoSlice::new(piece.rest());
+            count += 1;
+            // its digest comes before anything else
+            if matches!(piece, Piece::Payload { .. }) {
+                break;
+            }
         }
-        let count = self.unwritten.len().min(SLICES);
         let fault = match Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..count]) {
             Poll::Ready(Ok(written)) if written > 0 => {
                 self.consume(written);
@@ -147,12 +206,15 @@ impl Wire {
 
     fn consume(&mut self, mut written: usize) {
         while let Some(first) = self.unwritten.front_mut() {
-            if written < first.len() {
-                first.advance(written);
+            let Advanced::Next(digest, rest) = first.advance(written) else { return };
+            self.unwritten.pop_front();
+            if let Some(digest) = digest {
+                self.unwritten.push_front(Piece::Plain(digest));
+            }
+            written = rest;
+            if written == 0 {
                 return;
             }
-            written -= first.len();
-            self.unwritten.pop_front();
         }
     }
 
@@ -199,6 +261,13 @@ impl Wires {
 
     pub(crate) fn get(&mut self, link: LinkId) -> Option<&mut Wire> {
         self.wires.iter_mut().find_map(|(id, wire)| (*id == link).then_some(wire))
+    }
+
+    /// Queues a frame; a link that is gone takes its frames with it.
+    pub(crate) fn push(&mut self, link: LinkId, frame: Frame) {
+        if let Some(wire) = self.get(link) {
+            wire.push(frame);
+        }
     }
 
     pub(crate) fn remove(&mut self, link: LinkId) -> Option<Wire> {

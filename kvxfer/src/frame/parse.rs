@@ -55,7 +55,6 @@ pub(crate) enum Parsed {
     Segment {
         sequence: u32,
         id: SegmentId,
-        digest: u128,
         length: u64,
     },
 }
@@ -125,9 +124,8 @@ fn hello(from: &mut &[u8]) -> Result<Hello, FrameError> {
 fn segment(from: &mut &[u8]) -> Result<Parsed, FrameError> {
     let sequence = word(from, "segment")?;
     let id = segment_id(from)?;
-    let digest = from.try_get_u128_le().map_err(|_| FrameError::Short("segment"))?;
     let length = long(from, "segment")?;
-    Ok(Parsed::Segment { sequence, id, digest, length })
+    Ok(Parsed::Segment { sequence, id, length })
 }
 
 fn segment_id(from: &mut &[u8]) -> Result<SegmentId, FrameError> {

@@ -2,8 +2,8 @@ use bytes::buf::Limit;
 use bytes::{Buf, BufMut, BytesMut};
 
 use super::parse::{self, FrameError, Parsed};
-use super::{Frame, LENGTH, MOST_HEAD, TAG, Tagger};
-use crate::key::{Direction, TransferKey};
+use super::{DIGEST, Frame, LENGTH, MOST_HEAD, TAG, Tagger};
+use crate::key::{Digest, Direction, TransferKey};
 use crate::landing::Landing;
 use crate::manifest::Manifest;
 use crate::segment::SegmentId;
@@ -11,7 +11,7 @@ use crate::ticket::LinkId;
 
 /// Read at once while looking for heads. Small, since a payload's bytes caught in it are copied once.
 const HEADS_AT_ONCE: usize = 4 << 10;
-/// Read beyond a payload's end in the same call: the next segment's head, and little more.
+/// Read beyond a payload's end in the same call: its digest, the next segment's head, and little more.
 const BEYOND: usize = 64;
 
 /// Turns a stream's bytes into frames, treating every byte as hostile: a head has a bounded length, a payload only the
@@ -34,8 +34,8 @@ pub(crate) struct FrameReader {
 struct Body {
     sequence: u32,
     id: SegmentId,
-    digest: u128,
     payload: BytesMut,
+    digest: Digest,
     length: usize,
 }
 
@@ -76,20 +76,22 @@ impl FrameReader {
         if self.body.is_none() {
             match self.head()? {
                 Some(Parsed::Whole(frame)) => return Ok(Some(frame)),
-                Some(Parsed::Segment { sequence, id, digest, length }) => {
-                    self.open(sequence, id, digest, length)?;
+                Some(Parsed::Segment { sequence, id, length }) => {
+                    self.open(sequence, id, length)?;
                 }
                 None => return Ok(None),
             }
         }
-        match self.body.take_if(|body| body.payload.len() >= body.length) {
-            Some(Body { sequence, id, digest, mut payload, length }) => {
-                self.heads.extend_from_slice(&payload[length..]);
-                payload.truncate(length);
-                Ok(Some(Frame::Segment { sequence, id, digest, payload: payload.freeze() }))
-            }
-            None => Ok(None),
-        }
+        let Some(body) = &mut self.body else { return Ok(None) };
+        let there = body.payload.len().min(body.length);
+        body.digest.up_to(&body.payload[..there]);
+        let whole = self.body.take_if(|body| body.payload.len() >= body.length + DIGEST);
+        let Some(Body { sequence, id, mut payload, digest, length }) = whole else { return Ok(None) };
+        let mut rest = &payload[length..];
+        let digest = Some(digest.of(&id)).filter(|&digest| digest == rest.get_u128_le());
+        self.heads.extend_from_slice(rest);
+        payload.truncate(length);
+        Ok(Some(Frame::Segment { sequence, id, digest, payload: payload.freeze() }))
     }
 
     fn head(&mut self) -> Result<Option<Parsed>, FrameError> {
@@ -113,14 +115,14 @@ impl FrameReader {
         parse::body(&head[LENGTH..]).map(Some)
     }
 
-    fn open(&mut self, sequence: u32, id: SegmentId, digest: u128, length: u64) -> Result<(), FrameError> {
+    fn open(&mut self, sequence: u32, id: SegmentId, length: u64) -> Result<(), FrameError> {
         let manifest = self.manifest.as_ref().ok_or(FrameError::Early)?;
         manifest.check(&id, length)?;
         let length = length as usize;
         let mut payload = self.landing.take(length + BEYOND);
-        let here = length.min(self.heads.len());
+        let here = (length + DIGEST).min(self.heads.len());
         payload.extend_from_slice(&self.heads.split_to(here));
-        self.body = Some(Body { sequence, id, digest, payload, length });
+        self.body = Some(Body { sequence, id, payload, digest: self.tagger.digest(), length });
         Ok(())
     }
 }

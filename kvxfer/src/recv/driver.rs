@@ -101,7 +101,9 @@ impl Receiver {
         }
         let joining = match self.join(&greeted, wire) {
             Joining::Joined => return Ok(Served::Joined),
-            Joining::Refused(wire) => return Err(self.refuse(wire, Error::GaveUp(Reason::TicketUsed)).await),
+            Joining::Refused(wire) => {
+                return Err(self.refuse(*wire, Error::GaveUp(Reason::TicketUsed)).await);
+            }
             Joining::First(running, joining) => (running, joining),
         };
         let (_running, joining) = joining;
@@ -135,11 +137,11 @@ impl Receiver {
     fn join(&self, greeted: &Greeted, wire: Wire) -> Joining<'_> {
         let mut running = self.running();
         match running.get(&greeted.id) {
-            Some(transfer) if transfer.sender != greeted.sender => Joining::Refused(wire),
+            Some(transfer) if transfer.sender != greeted.sender => Joining::Refused(Box::new(wire)),
             Some(transfer) => match transfer.links.send((greeted.link, wire)) {
                 Ok(()) => Joining::Joined,
                 // it has just ended
-                Err(unsent) => Joining::Refused(unsent.0.1),
+                Err(unsent) => Joining::Refused(Box::new(unsent.0.1)),
             },
             None => {
                 let (links, joining) = mpsc::unbounded_channel();
@@ -195,13 +197,13 @@ impl Receiver {
         let links = greeted.links.clamp(1, self.bounds.links.max(1));
         let window = (self.bounds.window / u64::from(links)).max(manifest.largest_segment());
         let allowance = Allowance { links, window };
-        RecvSession::new(*manifest, expected.incarnation, greeted.key(), self.pace, allowance, now())
+        RecvSession::new(*manifest, expected.incarnation, self.pace, allowance, now())
     }
 }
 
 enum Joining<'a> {
     Joined,
-    Refused(Wire),
+    Refused(Box<Wire>),
     First(Entry<'a>, mpsc::UnboundedReceiver<(LinkId, Wire)>),
 }
 
@@ -319,12 +321,7 @@ impl Receiving<'_> {
             }
             for action in actions.drain(..) {
                 match action {
-                    RecvAction::Write(link, frame) => {
-                        // a link that is gone takes its frames with it
-                        if let Some(wire) = self.wires.get(link) {
-                            wire.push(frame);
-                        }
-                    }
+                    RecvAction::Write(link, frame) => self.wires.push(link, frame),
                     RecvAction::Drop(link) => drop(self.wires.remove(link)),
                     // the sink's end outlives its jobs, so a job always finds it
                     RecvAction::Accept { sequence, segment } => {

@@ -28,7 +28,8 @@ pub(super) struct Intake {
 #[derive(Debug)]
 struct Seen {
     id: SegmentId,
-    digest: u128,
+    /// Of the copy that was passed on.
+    digest: Option<u128>,
     bytes: u64,
     place: Place,
 }
@@ -47,9 +48,9 @@ pub(super) struct Arrived {
     /// What the link may have unacknowledged.
     pub(super) window: u64,
     pub(super) sequence: u32,
-    pub(super) digest: u128,
+    /// If it is the one that came with it.
+    pub(super) digest: Option<u128>,
     pub(super) segment: Segment,
-    pub(super) verified: bool,
 }
 
 impl Intake {
@@ -117,10 +118,11 @@ impl Intake {
 
     /// Takes a segment in: passes it on when `verified`, else asks for it once more.
     pub(super) fn segment(&mut self, arrived: Arrived, out: &mut Vec<RecvAction>) -> Result<(), Reason> {
-        let Arrived { link, window, sequence, digest, segment, verified } = arrived;
+        let Arrived { link, window, sequence, digest, segment } = arrived;
+        let verified = digest.is_some();
         let first_time = match self.seen.get_mut(&sequence) {
             None => true,
-            Some(seen) if seen.id != segment.id || seen.digest != digest => {
+            Some(seen) if seen.id != segment.id || differ(seen.digest, digest) => {
                 return Err(protocol("another segment under an old number"));
             }
             Some(seen) => match seen.place {
@@ -143,10 +145,10 @@ impl Intake {
             },
         };
         if first_time {
-            self.admit(link, window, sequence, digest, &segment)?;
+            self.admit(link, window, sequence, &segment)?;
         }
         match (verified, first_time) {
-            (true, _) => self.pass_on(link, sequence, segment, out),
+            (true, _) => self.pass_on(link, sequence, digest, segment, out),
             (false, true) => {
                 out.push(RecvAction::Fault("corrupt_segment"));
                 out.push(RecvAction::Write(link, Frame::Again { sequence }));
@@ -157,14 +159,7 @@ impl Intake {
     }
 
     /// Books a new segment's credit.
-    fn admit(
-        &mut self,
-        link: LinkId,
-        window: u64,
-        sequence: u32,
-        digest: u128,
-        segment: &Segment,
-    ) -> Result<(), Reason> {
+    fn admit(&mut self, link: LinkId, window: u64, sequence: u32, segment: &Segment) -> Result<(), Reason> {
         let bytes = segment.payload.len() as u64;
         let far = u64::from(sequence) >= u64::from(self.taken.segments) + MOST_UNACKED as u64;
         if far || self.whole.is_some_and(|whole| sequence >= whole.segments) {
@@ -176,7 +171,7 @@ impl Intake {
         }
         *outstanding += bytes;
         let place = Place::AskedAgain(link);
-        self.seen.insert(sequence, Seen { id: segment.id, digest, bytes, place });
+        self.seen.insert(sequence, Seen { id: segment.id, digest: None, bytes, place });
         Ok(())
     }
 
@@ -184,6 +179,7 @@ impl Intake {
         &mut self,
         link: LinkId,
         sequence: u32,
+        digest: Option<u128>,
         segment: Segment,
         out: &mut Vec<RecvAction>,
     ) -> Result<(), Reason> {
@@ -192,7 +188,7 @@ impl Intake {
             ClaimError::Scattered => protocol("segments scattered beyond bounds"),
         })?;
         if let Some(seen) = self.seen.get_mut(&sequence) {
-            seen.place = Place::AtSink(link);
+            (seen.place, seen.digest) = (Place::AtSink(link), digest);
             self.at_sink += 1;
             self.at_sink_bytes += seen.bytes;
         }
@@ -212,6 +208,11 @@ impl Intake {
         *self.outstanding.entry(link).or_default() -= seen.bytes;
         Some((link, seen.bytes))
     }
+}
+
+/// Of two copies that were both right.
+fn differ(one: Option<u128>, other: Option<u128>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
 }
 
 fn protocol(fault: &str) -> Reason {

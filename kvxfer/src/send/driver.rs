@@ -35,7 +35,7 @@ pub async fn send(
     let sender = Incarnation(Uuid::new_v4().into_bytes());
     let key = TransferKey::derive(&ticket.secret, &ticket.id, ticket.state_pos, &ticket.incarnation, &sender);
     let links = pace.links_for(ticket.layout.state_bytes(ticket.state_pos));
-    let session = SendSession::new(manifest, ticket.incarnation, key.clone(), pace, links, started);
+    let session = SendSession::new(manifest, ticket.incarnation, pace, links, started);
     let mut sending = Sending {
         opening: Opening { ticket, manifest, sender, key, links, pace },
         session,
@@ -131,12 +131,7 @@ impl Sending<'_> {
             for action in actions.drain(..) {
                 match action {
                     SendAction::Dial(link) => dialling.push(opening.dial(network, link)),
-                    SendAction::Write(link, frame) => {
-                        // a link that is gone takes its frames with it
-                        if let Some(wire) = wires.get(link) {
-                            wire.push(frame);
-                        }
-                    }
+                    SendAction::Write(link, frame) => wires.push(link, frame),
                     SendAction::Drop(link) => drop(wires.remove(link)),
                     SendAction::Fault(kind) => meters.fault(kind),
                     SendAction::Finish(verdict) => return verdict,

@@ -3,7 +3,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::SendAction;
 use super::links::Links;
 use crate::frame::Frame;
-use crate::key::TransferKey;
 use crate::pace::MOST_UNACKED;
 use crate::segment::Segment;
 use crate::ticket::{LinkId, Receipt};
@@ -11,7 +10,6 @@ use crate::ticket::{LinkId, Receipt};
 /// Segments between the source and the receiver's sink.
 #[derive(Debug)]
 pub(super) struct Flow {
-    key: TransferKey,
     /// By sequence; kept until the receiver's sink has them, in case they are lost or it asks again.
     unacked: BTreeMap<u32, Unacked>,
     unacked_bytes: u64,
@@ -30,9 +28,8 @@ struct Unacked {
 }
 
 impl Flow {
-    pub(super) fn new(key: TransferKey) -> Flow {
+    pub(super) fn new() -> Flow {
         Flow {
-            key,
             unacked: BTreeMap::new(),
             unacked_bytes: 0,
             stranded: BTreeSet::new(),
@@ -75,7 +72,7 @@ impl Flow {
         match self.unacked.get_mut(&sequence) {
             Some(unacked) if !unacked.again && unacked.link == link => {
                 unacked.again = true;
-                out.push(SendAction::Write(link, frame_of(&self.key, sequence, &unacked.segment)));
+                out.push(SendAction::Write(link, frame_of(sequence, &unacked.segment)));
                 true
             }
             Some(_) | None => false,
@@ -100,7 +97,7 @@ impl Flow {
             };
             self.stranded.remove(&sequence);
             (unacked.link, unacked.again) = (link, false);
-            out.push(SendAction::Write(link, frame_of(&self.key, sequence, &unacked.segment)));
+            out.push(SendAction::Write(link, frame_of(sequence, &unacked.segment)));
         }
         let bytes = |segment: &Segment| segment.payload.len() as u64;
         let Some(link) = self.waiting.as_ref().and_then(|segment| links.take(bytes(segment))) else {
@@ -111,7 +108,7 @@ impl Flow {
             self.sent.segments += 1;
             self.sent.bytes += bytes(&segment);
             self.unacked_bytes += bytes(&segment);
-            out.push(SendAction::Write(link, frame_of(&self.key, sequence, &segment)));
+            out.push(SendAction::Write(link, frame_of(sequence, &segment)));
             self.unacked.insert(sequence, Unacked { segment, link, again: false });
         }
     }
@@ -122,7 +119,6 @@ impl Flow {
     }
 }
 
-fn frame_of(key: &TransferKey, sequence: u32, segment: &Segment) -> Frame {
-    let digest = key.digest(&segment.id, &segment.payload);
-    Frame::Segment { sequence, id: segment.id, digest, payload: segment.payload.clone() }
+fn frame_of(sequence: u32, segment: &Segment) -> Frame {
+    Frame::Segment { sequence, id: segment.id, digest: None, payload: segment.payload.clone() }
 }

@@ -1,12 +1,17 @@
 use super::pair::{Fate, Pair, Passing};
 use super::state::{LAYOUT, STATE_POS, State, Units};
 use crate::error::Error;
+use crate::frame::DIGEST;
 use crate::reason::Reason;
 use crate::segment::{Projection, SEGMENT_BYTES, Segment, SegmentId};
 use crate::verdict::Verdict;
 
 fn segments(chunk: u32) -> Vec<Segment> {
     State::new(LAYOUT, STATE_POS).segments(chunk)
+}
+
+fn payload_of(packet: &[u8]) -> &[u8] {
+    &packet[..packet.len().saturating_sub(DIGEST)]
 }
 
 fn run(segments: Vec<Segment>) -> Pair {
@@ -96,16 +101,16 @@ fn a_lost_answer_to_the_commit_is_learned_on_another_link_or_said_to_be_unknown(
     assert_eq!((pair.commits, pair.faults["in_doubt"]), (1, 1));
 }
 
-/// The last byte of a segment's packet is payload, which only the digest guards.
+/// The bytes before a packet's digest are payload, which only that guards.
 fn spoil_payload(segment: usize, times: usize) -> Pair {
     let mut pair = Pair::new(SEGMENT_BYTES, 1);
     let mut left = times;
     let payload = segments(37)[segment].payload.clone();
     pair.run(segments(37), &mut |passing: Passing| {
         let mut packet = passing.bytes.to_vec();
-        if passing.to_receiver && left > 0 && packet.ends_with(&payload) {
+        if passing.to_receiver && left > 0 && payload_of(&packet).ends_with(&payload) {
             left -= 1;
-            let last = packet.len() - 1;
+            let last = packet.len() - DIGEST - 1;
             packet[last] ^= 1;
         }
         Fate::Packets(vec![packet])
@@ -144,11 +149,12 @@ fn payloads_of_two_segments_swapped_never_reach_the_sink() {
     let mut pair = Pair::new(SEGMENT_BYTES, 1);
     pair.run(segments(37), &mut |passing: Passing| {
         let (forth, mut packet) = (passing.to_receiver, passing.bytes.to_vec());
-        let at = packet.len().saturating_sub(query.len());
-        if forth && packet.ends_with(&query) {
-            packet[at..].copy_from_slice(&key);
-        } else if forth && packet.ends_with(&key) {
-            packet[at..].copy_from_slice(&query);
+        let end = packet.len().saturating_sub(DIGEST);
+        let at = end.saturating_sub(query.len());
+        if forth && payload_of(&packet).ends_with(&query) {
+            packet[at..end].copy_from_slice(&key);
+        } else if forth && payload_of(&packet).ends_with(&key) {
+            packet[at..end].copy_from_slice(&query);
         }
         Fate::Packets(vec![packet])
     });

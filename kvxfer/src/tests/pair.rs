@@ -67,8 +67,11 @@ impl Way {
 
     fn write(&mut self, frame: &Frame) {
         let mut packet = self.tagger.head(frame).to_vec();
-        if let Frame::Segment { payload, .. } = frame {
+        if let Frame::Segment { id, payload, .. } = frame {
             packet.extend_from_slice(payload);
+            let mut digest = self.tagger.digest();
+            digest.up_to(payload);
+            packet.extend_from_slice(&digest.of(id).to_le_bytes());
         }
         self.packets.push_back(packet);
     }
@@ -129,8 +132,8 @@ impl Pair {
         let (now, pace) = (Instant::now(), Pace { links, ..Pace::default() });
         let allowance = Allowance { links, window };
         let mut pair = Pair {
-            sender: SendSession::new(manifest, receiver, key.clone(), pace, links, now),
-            receiver: RecvSession::new(manifest, receiver, key.clone(), pace, allowance, now),
+            sender: SendSession::new(manifest, receiver, pace, links, now),
+            receiver: RecvSession::new(manifest, receiver, pace, allowance, now),
             links: BTreeMap::new(),
             key,
             manifest,
