@@ -136,8 +136,10 @@ impl Decoding {
     /// Ends both calls because of `error`; the request can be placed again, to go on after `output`.
     pub(crate) fn strand(self, error: Error, output: &[u32]) -> Stranded {
         let mut placed = self.placed;
+        let before = placed.admitted.log.len();
         placed.admitted.log = TokenLog::new(output, placed.decode.record.fingerprint.as_ref());
-        placed.strand(Stage::Running, error)
+        let drawn = placed.admitted.log.len().saturating_sub(before);
+        placed.strand(Stage::Running { drawn }, error)
     }
 
     /// Decode has ended by itself: there is nothing to give back.

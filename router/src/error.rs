@@ -41,7 +41,9 @@ pub enum Error {
     #[error("{} worker {worker:?} was lost: {why}", role_name(*role))]
     Lost { role: Role, worker: String, why: String },
     /// Whatever serves the request dies: it is not tried on more workers.
-    #[error("{losses} workers were lost under this request, which is not started again; the last: {last}")]
+    #[error(
+        "{losses} workers in a row were lost under this request, which is not started again; the last: {last}"
+    )]
     Deadly { losses: u32, last: String },
     /// A worker ended it, for the reason that it gave.
     #[error("{} worker {worker:?}: {}", role_name(*role), fault.message)]

@@ -42,7 +42,7 @@ pub struct Flags {
     /// How often a request that workers failed is placed again at most
     #[arg(long, env = "TANDEM_RETRIES", default_value_t = 8)]
     pub retries: u32,
-    /// How many workers a request may lose before it is taken for the cause and not placed again
+    /// How many workers in a row a request may lose, without getting on, before it is taken for the cause
     #[arg(long, env = "TANDEM_LOSSES", default_value_t = 3)]
     pub losses: u32,
     /// Longest wait for a worker when all of a role that serves are gone (seconds)

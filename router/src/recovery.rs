@@ -18,12 +18,16 @@ const CUT_OFF: Duration = Duration::from_secs(6);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// A start that draws so many tokens before its workers die is no sign that the request kills them: what is deadly at some
+/// token is so again right after it is resumed.
+const PROGRESS: u32 = 16;
+
 /// How much is done for one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// How often it is placed again.
     pub retries: u32,
-    /// How many workers it may lose; with one more it is taken for the cause.
+    /// How many workers it may lose in a row, without getting on; with one more it is taken for the cause.
     pub losses: u32,
     /// How long it waits for a worker when those it needs are gone.
     pub wait: Duration,
@@ -34,8 +38,8 @@ pub struct Bounds {
 pub(crate) enum Stage {
     /// Room was asked for; no worker has seen the request itself.
     Reserving,
-    /// Both workers had it.
-    Running,
+    /// Both workers had it, and drew so many tokens.
+    Running { drawn: u32 },
 }
 
 /// Why a request is on no workers.
@@ -64,6 +68,7 @@ pub(crate) struct Recovery {
     bounds: Bounds,
     deadline: Instant,
     failed: u32,
+    /// In a row, without getting on.
     losses: u32,
     /// Failures in a row that killed nobody.
     mild: u32,
@@ -177,9 +182,18 @@ impl Recovery {
     /// Remembers who failed it; whether somebody is gone.
     fn note(&mut self, stage: Stage, [prefill, decode]: [Bytes; 2], error: &Error, now: Instant) -> bool {
         let pick = |role: Role| if role == Role::Prefill { prefill.clone() } else { decode.clone() };
+        let under_it = match stage {
+            Stage::Reserving => 0,
+            Stage::Running { drawn } => {
+                if drawn >= PROGRESS {
+                    self.losses = 0;
+                }
+                1
+            }
+        };
         match error {
             Error::Lost { role, .. } => {
-                self.losses += u32::from(stage == Stage::Running);
+                self.losses += under_it;
                 self.lost.push((pick(*role), now));
                 true
             }
@@ -190,7 +204,7 @@ impl Recovery {
                 }
                 // What the worker says of itself: it lives, but its state is gone.
                 ErrorReason::WorkerLost => {
-                    self.losses += u32::from(stage == Stage::Running);
+                    self.losses += under_it;
                     self.tried.push(pick(*role));
                     false
                 }

@@ -32,12 +32,12 @@ def check(cluster, role, wait):
     victim = cluster.workers(role)[0]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         under_way = threading.Event()
-        streams = [client.generate(tokens={"ids": ids}, sampling=LONG) for ids in prompts]
+        streams = [client.generate(timeout=180, tokens={"ids": ids}, sampling=LONG) for ids in prompts]
         futures = [pool.submit(tokens, stream, under_way) for stream in streams]
         wait(under_way)
         os.kill(victim["pid"], signal.SIGKILL)
         for future, expected in zip(futures, right):
-            out, last = future.result(60)
+            out, last = future.result(180)
             assert out == expected
             assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (900, 400)
     migrations = cluster.metrics(cluster.state["router"]["http"])["tandem_router_migrations_total"]

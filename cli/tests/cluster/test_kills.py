@@ -18,8 +18,8 @@ from conftest import MODEL
 
 KILLS = int(os.environ.get("TANDEM_TEST_KILLS", "20"))
 CLIENTS = 6
-# The longest that a stream may say nothing: a worker's restart, when both of a role are dead.
-PAUSE = 30.0
+# The longest that a stream may say nothing: the router waits that long for a worker when both of a role are dead.
+PAUSE = 60.0
 
 SAMPLED = {"temperature": 0.9, "topP": 0.95, "seed": "7"}
 PENALISED = {"repetitionPenalty": 1.3, "frequencyPenalty": 0.6, "presencePenalty": 0.2}
@@ -63,7 +63,7 @@ def requests() -> list[dict]:
 
 def ask(client, request, cancel_after=None) -> Answer | None:
     """The answer to a request; None if it was cancelled before its end."""
-    stream = client.generate(timeout=120, **request)
+    stream = client.generate(timeout=300, **request)
     if cancel_after is not None:
         threading.Timer(cancel_after, stream.cancel).start()
     answer, heard = Answer([], "", [], (0, ""), (0, 0)), time.monotonic()
@@ -89,16 +89,25 @@ def ask(client, request, cancel_after=None) -> Answer | None:
 def choices(cluster) -> dict:
     """Two sampled choices over HTTP."""
     body = {"model": MODEL.name, "prompt": [9, 8, 7], "max_tokens": 120, "n": 2, "seed": 3, "logprobs": 1}
-    response = httpx.post(f"{cluster.http}/v1/completions", json=body, timeout=120)
+    response = httpx.post(f"{cluster.http}/v1/completions", json=body, timeout=300)
     assert response.status_code == 200, response.text
     whole = response.json()
-    return {"text": [choice["text"] for choice in whole["choices"]], "usage": whole["usage"]}
+    # how many drafts were accepted depends on where the cut was; nothing else does
+    usage = {name: whole["usage"][name] for name in ("prompt_tokens", "completion_tokens")}
+    return {"text": [choice["text"] for choice in whole["choices"]], "usage": usage}
 
 
-def kill(cluster, rng, over):
-    """Kills one worker after another, now and then two at once; each is back before the next."""
+def kill(cluster, rng, answered, over):
+    """Kills one worker after another, now and then two at once.
+
+    Each is back, and a few answers are whole, before the next: however slow the machine is, no request is under all kills.
+    """
     for count in range(KILLS):
+        whole = answered[0]
         time.sleep(rng.random() * 1.5)
+        cluster.wait(lambda: over.is_set() or answered[0] >= whole + CLIENTS, 300, "answers")
+        if over.is_set():
+            return
         together = 2 if count % 5 == 4 else 1
         victims = rng.sample(cluster.state["workers"], together)
         for victim in victims:
@@ -114,14 +123,21 @@ def test_no_request_fails_because_workers_are_killed(pairs):
     asked = requests()
     right = [ask(client, request) for request in asked]
     right_choices = choices(pairs)
-    over, seed = threading.Event(), random.Random(5).random()
+    over, answered = threading.Event(), [0]
 
     def load(number):
-        rng, longest, answers, cancelled = random.Random(seed + number), 0.0, 0, 0
+        try:
+            return under_load(random.Random(number), number)
+        finally:
+            over.set()
+
+    def under_load(rng, number):
+        longest, answers, cancelled = 0.0, 0, 0
         while not over.is_set():
             if number == 0 and rng.random() < 0.3:
                 assert choices(pairs) == right_choices
                 answers += 1
+                answered[0] += 1
                 continue
             index = rng.randrange(len(asked))
             answer = ask(client, asked[index], rng.random() * 3 if rng.random() < 0.15 else None)
@@ -130,15 +146,16 @@ def test_no_request_fails_because_workers_are_killed(pairs):
                 continue
             answer.check(right[index])
             longest, answers = max(longest, answer.longest), answers + 1
+            answered[0] += 1
         return longest, answers, cancelled
 
     with concurrent.futures.ThreadPoolExecutor(CLIENTS + 1) as pool:
         loads = [pool.submit(load, number) for number in range(CLIENTS)]
         try:
-            kill(pairs, random.Random(6), over)
+            kill(pairs, random.Random(6), answered, over)
         finally:
             over.set()
-        done = [future.result(150) for future in loads]
+        done = [future.result(330) for future in loads]
     longest = max(pause for pause, _, _ in done)
     answers, cancelled = sum(count for _, count, _ in done), sum(count for _, _, count in done)
     router = pairs.state["router"]["http"]

@@ -5,7 +5,7 @@ use proto::status::Fault;
 use proto::v1::{ErrorReason, Role};
 use tokio::time::Instant;
 
-use super::{Bounds, CUT_OFF, Failure, LONGEST_PAUSE, Next, Recovery, Stage};
+use super::{Bounds, CUT_OFF, Failure, LONGEST_PAUSE, Next, PROGRESS, Recovery, Stage};
 use crate::error::Error;
 
 const BOUNDS: Bounds = Bounds { retries: 8, losses: 3, wait: Duration::from_secs(20) };
@@ -31,9 +31,13 @@ fn id(name: &'static str) -> Bytes {
     Bytes::from_static(name.as_bytes())
 }
 
-/// Both workers had the request.
+/// Both workers had the request, and drew next to nothing.
 fn running(decode: &'static str, error: Error) -> Failure {
-    Failure::Workers { stage: Stage::Running, prefill: id("p"), decode: id(decode), error }
+    after(1, decode, error)
+}
+
+fn after(drawn: u32, decode: &'static str, error: Error) -> Failure {
+    Failure::Workers { stage: Stage::Running { drawn }, prefill: id("p"), decode: id(decode), error }
 }
 
 #[test]
@@ -73,6 +77,13 @@ fn a_request_that_kills_what_serves_it_is_stopped() {
     let fault = error.fault();
     assert_eq!((fault.reason, fault.retry_after), (ErrorReason::WorkerLost, None), "{error}");
     assert!(error.to_string().contains("4 workers"), "{error}");
+
+    // one that gets on each time is not what kills them
+    let mut long = recovery(now);
+    for decode in ["a", "b", "c", "d", "e"] {
+        let failure = after(PROGRESS, decode, lost(Role::Decode));
+        assert_eq!(long.on(failure, now), Next::Place { at: now });
+    }
 
     // workers that were dead before they had the request were not killed by it
     let mut unlucky = recovery(now);
