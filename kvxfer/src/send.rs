@@ -155,7 +155,7 @@ impl SendSession {
         }
         self.links.dial(now, out);
         if let State::Withdrawing(reason) = &self.state {
-            if let Some(link) = self.links.next_to_ask() {
+            if let Some(link) = self.links.ask() {
                 out.push(SendAction::Write(link, Frame::Abort(reason.clone())));
             }
             return;
@@ -163,7 +163,7 @@ impl SendSession {
         self.flow.push(&mut self.links, out);
         if self.state == State::Closing
             && self.flow.all_sent()
-            && let Some(link) = self.links.next_to_ask()
+            && let Some(link) = self.links.ask()
         {
             let (state_pos, incarnation, sent) =
                 (self.manifest.state_pos(), self.incarnation, self.flow.sent);

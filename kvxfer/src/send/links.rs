@@ -145,7 +145,7 @@ impl Links {
     }
 
     /// A link that the receiver has accepted, to ask for the verdict on; none while one is asked already.
-    pub(super) fn next_to_ask(&mut self) -> Option<LinkId> {
+    pub(super) fn ask(&mut self) -> Option<LinkId> {
         if self.up.values().any(|link| link.has_commit) {
             return None;
         }
