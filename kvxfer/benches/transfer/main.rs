@@ -1,7 +1,7 @@
 //! One end-to-end trial a line: `ENGINE BYTES CUT COUNT` on standard input (`ours|raw`, bytes a transfer, `whole|pages`,
 //! transfers), one JSON line back. `scripts/bench_kvxfer.py` asks, and asks the peers the same.
 //!
-//! Sender and receiver are threads of this process with a runtime each. A transfer counts when the other end holds it and
+//! Sender and receiver are threads of this process with a runtime and a core each. A transfer counts when the other end holds it and
 //! has said so. Sources and targets rotate through more memory than the cache holds.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
@@ -12,11 +12,12 @@ mod trial;
 
 use std::io::BufRead;
 
-use trial::{Arena, Cut, Plan};
+use trial::{Arena, Cut, Plan, stay_on};
 
 fn main() {
+    stay_on(0);
     let arena = Arena::new();
-    let (mut raw, mut ours) = (raw::Raw::new(&arena), ours::Ours::new());
+    let (mut raw, mut ours) = (raw::Raw::new(), ours::Ours::new());
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap();
         let words: Vec<&str> = line.split_whitespace().collect();

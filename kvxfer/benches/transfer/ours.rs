@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use super::trial::{ARENA, Arena, PAGE, Plan, Stopwatch, Took};
+use super::trial::{ARENA, Arena, PAGE, Plan, Stopwatch, Took, stay_on};
 
 const INCARNATION: Incarnation = Incarnation([4; 16]);
 const SECRET: Secret = Secret([3; 32]);
@@ -52,6 +52,7 @@ impl Ours {
         let (told, listening) = mpsc::channel();
         let theirs = Arc::clone(&book);
         thread::spawn(move || {
+            stay_on(1);
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = net::system().bind("127.0.0.1:0", net::Traffic::Bulk).await.unwrap();

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
-use super::trial::{ARENA, Arena, Plan, Stopwatch, Took};
+use super::trial::{ARENA, Arena, Plan, Stopwatch, Took, stay_on};
 
 /// One connection, bytes and nothing else; one byte back when all have arrived.
 pub(crate) struct Raw {
@@ -17,11 +17,12 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    pub(crate) fn new(_: &Arena) -> Raw {
+    pub(crate) fn new() -> Raw {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let (told, listening) = mpsc::channel();
         let (next, transfers) = mpsc::channel();
         thread::spawn(move || {
+            stay_on(1);
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(receive(&told, &transfers));
         });

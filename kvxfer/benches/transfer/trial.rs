@@ -1,7 +1,9 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::unistd::Pid;
 
 /// Bytes sources and targets rotate through.
 pub(crate) const ARENA: usize = 1 << 30;
@@ -89,6 +91,14 @@ impl Took {
         let (rate, cpu) = (gb / seconds, self.cpu.as_secs_f64() / gb);
         format!("{{\"gb_per_s\":{rate:.4},\"cpu_per_gb\":{cpu:.4},\"p50_us\":{:.1}}}", p50 * 1e6)
     }
+}
+
+/// Keeps the calling thread on one core, where there are two: ends that share one measure the scheduler.
+pub(crate) fn stay_on(core: usize) {
+    let mut cores = CpuSet::new();
+    cores.set(core).unwrap();
+    // with a single core there is nothing to choose
+    _ = sched_setaffinity(Pid::from_raw(0), &cores);
 }
 
 /// User and system time of both ends.
