@@ -6,6 +6,7 @@
 mod calls;
 mod reservation;
 
+use bytes::Bytes;
 use proto::status::Fault;
 use proto::v1::{PrefillResponse, Role, RunResponse};
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -98,7 +99,8 @@ impl Dispatch {
     /// Waits until a stranded request may be placed again.
     async fn again(&self, stranded: Stranded, news: &mut News) -> Result<Box<Admitted>, Error> {
         let Stranded { mut admitted, failure } = stranded;
-        match admitted.recovery.on(*failure, Instant::now()) {
+        let is_member = |worker: &Bytes| !self.fleet.has_left(worker);
+        match admitted.recovery.on(*failure, is_member, Instant::now()) {
             Next::Place { at } => {
                 let recovery = &admitted.recovery;
                 let (request, attempt, drawn) =

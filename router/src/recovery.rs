@@ -62,6 +62,15 @@ pub(crate) enum Next {
     GiveUp(Error),
 }
 
+/// A worker that was lost under the request.
+#[derive(Debug)]
+enum Loss {
+    /// Its connection broke: it died, unless it turns out to be a member later.
+    Silent(Bytes),
+    /// It lives, and said itself that it lost what it held.
+    Told,
+}
+
 /// The record of one request's failures.
 #[derive(Debug)]
 pub(crate) struct Recovery {
@@ -69,7 +78,7 @@ pub(crate) struct Recovery {
     deadline: Instant,
     failed: u32,
     /// In a row, without getting on.
-    losses: u32,
+    losses: Vec<Loss>,
     /// Failures in a row that killed nobody.
     mild: u32,
     lost: Vec<(Bytes, Instant)>,
@@ -84,7 +93,7 @@ impl Recovery {
             bounds,
             deadline,
             failed: 0,
-            losses: 0,
+            losses: Vec::new(),
             mild: 0,
             lost: Vec::new(),
             tried: Vec::new(),
@@ -118,12 +127,14 @@ impl Recovery {
         avoid
     }
 
-    /// What follows from a failure.
-    pub(crate) fn on(&mut self, failure: Failure, now: Instant) -> Next {
+    /// What follows from a failure. `is_member`: whether a worker is one now.
+    pub(crate) fn on(&mut self, failure: Failure, is_member: impl Fn(&Bytes) -> bool, now: Instant) -> Next {
         match failure {
             Failure::Unplaced { error, served } => self.unplaced(error, served, now),
             Failure::Workers { stage, prefill, decode, error } => {
                 self.waiting_since = None;
+                // When connections break on a machine that is too busy, nobody died.
+                self.losses.retain(|loss| !matches!(loss, Loss::Silent(worker) if is_member(worker)));
                 let lost = self.note(stage, [prefill, decode], &error, now);
                 self.failed_by(error, lost, now)
             }
@@ -160,8 +171,9 @@ impl Recovery {
         if now >= self.deadline {
             return Next::GiveUp(Error::Deadline { stage: "a worker was lost" });
         }
-        if self.losses > self.bounds.losses {
-            return Next::GiveUp(error.as_the_cause(self.losses));
+        let losses = u32::try_from(self.losses.len()).unwrap_or(u32::MAX);
+        if losses > self.bounds.losses {
+            return Next::GiveUp(error.as_the_cause(losses));
         }
         if self.failed >= self.bounds.retries {
             return Next::GiveUp(error);
@@ -182,18 +194,13 @@ impl Recovery {
     /// Remembers who failed it; whether somebody is gone.
     fn note(&mut self, stage: Stage, [prefill, decode]: [Bytes; 2], error: &Error, now: Instant) -> bool {
         let pick = |role: Role| if role == Role::Prefill { prefill.clone() } else { decode.clone() };
-        let under_it = match stage {
-            Stage::Reserving => 0,
-            Stage::Running { drawn } => {
-                if drawn >= PROGRESS {
-                    self.losses = 0;
-                }
-                1
-            }
-        };
+        let under_it = matches!(stage, Stage::Running { .. });
+        if matches!(stage, Stage::Running { drawn } if drawn >= PROGRESS) {
+            self.losses.clear();
+        }
         match error {
             Error::Lost { role, .. } => {
-                self.losses += under_it;
+                self.losses.extend(under_it.then(|| Loss::Silent(pick(*role))));
                 self.lost.push((pick(*role), now));
                 true
             }
@@ -204,7 +211,7 @@ impl Recovery {
                 }
                 // What the worker says of itself: it lives, but its state is gone.
                 ErrorReason::WorkerLost => {
-                    self.losses += under_it;
+                    self.losses.extend(under_it.then_some(Loss::Told));
                     self.tried.push(pick(*role));
                     false
                 }

@@ -158,7 +158,17 @@ async fn a_deadly_request_leaves_workers_for_others() {
     for index in 0..6 {
         cluster.falls_ill(&format!("d{index}"), Ill::Breaks(2));
     }
-    let deadly = answer(&cluster.router, asked(20)).await.unwrap_err();
+    // whoever dies under it is no member any more
+    let dies = async {
+        for died in 0..4_u64 {
+            cluster.migrated(died + 1).await;
+            cluster.leaves(&format!("d{died}"));
+        }
+    };
+    let deadly = tokio::select! {
+        deadly = answer(&cluster.router, asked(20)) => deadly.unwrap_err(),
+        () = dies => panic!("placed again after four deaths"),
+    };
     assert!(matches!(deadly, Error::Deadly { losses: 4, .. }), "{deadly}");
     assert_eq!(cluster.prefilled().len(), 4);
     cluster.all_is_free().await;
