@@ -46,10 +46,10 @@ def test_conversations_go_on_where_they_were_computed(keeping):
     time.sleep(0.5)
     more = conversation(keeping, 2000, 50)
     turns = [prompt + tokens + more for prompt, (tokens, _, _) in zip(first, answers)]
-    # The last one is edited in the middle, and known up to there.
+    # The last one is edited in the middle, and cached up to there at most.
     turns.append(first[1][:400] + more * 3)
     asked = [ask(keeping, turn) for turn in turns]
-    assert [worker for _, _, worker in asked] == [workers[0], workers[1], workers[1]]
+    assert [worker for _, _, worker in asked[:2]] == workers, "each goes where it is cached"
     cached = [cached for _, cached, _ in asked]
     assert cached[:2] == [700 // UNIT * UNIT, 640], "the last whole unit of the turn before"
     assert all(cached % UNIT == 0 and cached <= 400 for cached in cached[2:])

@@ -20,9 +20,14 @@ struct Recorded {
 
 /// A prompt and how `transformers` continues it greedily, up to the first near tie.
 #[derive(Clone, Deserialize)]
-struct Record {
-    prompt_ids: Vec<u32>,
+pub(crate) struct Record {
+    pub(crate) prompt_ids: Vec<u32>,
     generated_ids: Vec<u32>,
+}
+
+pub(crate) fn records(folder: &Path) -> Vec<Record> {
+    let text = std::fs::read_to_string(folder.join("greedy.json")).unwrap();
+    serde_json::from_str::<Recorded>(&text).unwrap().prompts
 }
 
 fn models() -> PathBuf {
@@ -51,8 +56,7 @@ async fn demo_models_write_what_transformers_writes() {
 }
 
 async fn writes_what_was_recorded(folder: PathBuf) {
-    let text = std::fs::read_to_string(folder.join("greedy.json")).unwrap();
-    let records = serde_json::from_str::<Recorded>(&text).unwrap().prompts;
+    let records = records(&folder);
     assert!(records.len() >= 50, "{} prompts", records.len());
     let model = ModelConfig::from_dir(&folder).unwrap();
     let drafts = engine::drafts_of(&model, None).unwrap();

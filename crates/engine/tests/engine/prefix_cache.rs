@@ -1,8 +1,8 @@
 //! What is kept of prompts changes how much is computed, and no token.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use engine::{CheckpointFormat, EngineConfig, EngineHandle, HashUnit, PrefixCache, Role};
+use engine::{CheckpointFormat, EngineConfig, HashUnit, PrefixCache, Role, SampledToken};
 use model::ModelConfig;
 use programs::ShapeLadder;
 use programs::sampling::{Asked, Sampling};
@@ -15,11 +15,11 @@ const UNIT: u32 = 64;
 
 fn start(folder: PathBuf, drafts: u32, keeps: Option<CheckpointFormat>) -> Rig {
     let model = ModelConfig::from_dir(&folder).unwrap();
-    // Pages that hash units do not fill, and chunks that they do not.
+    // Neither pages nor chunks are filled by hash units.
     let ladder = demo::ladder(&model, drafts);
     let per_sequence = ladder.context.div_ceil(48) + 1;
     let ladder = ShapeLadder {
-        chunks: vec![16, 256],
+        chunks: vec![96],
         batches: vec![2],
         page_tokens: 48,
         pages: 3 * per_sequence,
@@ -55,10 +55,9 @@ fn prompts(text: &[u32]) -> Vec<Vec<u32>> {
     ]
 }
 
-async fn text_of(handle: &EngineHandle) -> Vec<u32> {
-    let sampling = Asked { temperature: Some(0.8), max_tokens: Some(700), ..Asked::default() };
-    let sampling = sampling.checked(handle.facts().state.vocabulary as u32, 5).unwrap();
-    ids(&run_counted(handle, job(&[300, 301, 302], sampling)).await.0)
+/// Text that the model was recorded with.
+fn text_of(folder: &Path) -> Vec<u32> {
+    demo::records(folder).into_iter().flat_map(|record| record.prompt_ids).take(800).collect()
 }
 
 fn samplings(vocabulary: u32) -> [Sampling; 2] {
@@ -74,16 +73,35 @@ fn samplings(vocabulary: u32) -> [Sampling; 2] {
     [greedy, asked.checked(vocabulary, 9).unwrap()]
 }
 
+/// What checkpoints of a quarter of the bytes change.
+#[derive(Debug, Default)]
+struct Narrowly {
+    /// Tokens before the first that differs.
+    same: usize,
+    all: usize,
+    /// Of the first tokens' log-probabilities.
+    largest: f32,
+}
+
+impl Narrowly {
+    fn compare(&mut self, got: &[SampledToken], wanted: &[SampledToken]) {
+        self.largest = self.largest.max((got[0].logprob - wanted[0].logprob).abs());
+        self.all += wanted.len();
+        self.same += got.iter().zip(wanted).take_while(|(got, wanted)| got.id == wanted.id).count();
+    }
+}
+
 /// With and without drafts, in one engine and from one to another, cold and from what others left.
 #[tokio::test]
 async fn warm_prompts_draw_what_cold_ones_do() {
     for folder in demos() {
         let f32 = Some(CheckpointFormat::F32);
-        let engines = [(0, None), (3, None), (0, f32), (3, f32)];
+        let engines = [(0, None), (3, None), (0, f32), (3, f32), (0, Some(CheckpointFormat::Int8))];
         let rigs = engines.map(|(drafts, keeps)| start(folder.clone(), drafts, keeps));
-        let [cold, cold_drafting, warm, warm_drafting] = rigs.each_ref().map(Rig::handle);
-        let text = text_of(&cold).await;
+        let [cold, cold_drafting, warm, warm_drafting, narrow] = rigs.each_ref().map(Rig::handle);
+        let text = text_of(&folder);
         let mut largest = 0f32;
+        let mut narrowly = Narrowly::default();
         let samplings = samplings(cold.facts().state.vocabulary as u32);
         for (at, (prompt, sampling)) in prompts(&text).into_iter().zip(samplings.iter().cycle()).enumerate() {
             let wanted = run_counted(&cold, job(&prompt, sampling.clone())).await.0;
@@ -96,41 +114,20 @@ async fn warm_prompts_draw_what_cold_ones_do() {
                 largest = largest.max(change / wanted[0].logprob.abs().max(1.0));
             }
             assert_eq!(ids(&drafting.0), ids(&wanted));
+            narrowly.compare(&run_counted(&narrow, job(&prompt, sampling.clone())).await.0, &wanted);
             for (from, to) in [(&warm, &cold), (&warm_drafting, &cold_drafting)] {
                 let (tokens, _) = across(from, to, &prompt, sampling).await;
                 assert_eq!(tokens, ids(&wanted), "turn {at}, moved");
             }
         }
-        println!("{}: first log-probabilities within {largest:e}", folder.display());
+        println!("{}: first log-probabilities within {largest:e}, {narrowly:?}", folder.display());
         assert!(largest < 1e-5, "{largest}");
+        assert!(narrowly.largest < 0.05 && narrowly.same * 10 > narrowly.all * 9, "{narrowly:?}");
         for rig in &rigs[2..] {
             assert!(rig.counter("tandem_prefix_hit_tokens_total") > 1000);
         }
         for rig in rigs {
             rig.settle().await;
         }
-    }
-}
-
-/// A quarter of the bytes, and nearly the same answers: what is lost is said in docs/prefix-cache.md.
-#[tokio::test]
-async fn narrow_checkpoints_draw_nearly_the_same() {
-    for folder in demos() {
-        let cold = start(folder.clone(), 0, None);
-        let warm = start(folder.clone(), 0, Some(CheckpointFormat::Int8));
-        let text = text_of(&cold.handle()).await;
-        let (mut same, mut all, mut largest) = (0, 0, 0f32);
-        for prompt in prompts(&text) {
-            let mut sampling = greedy(20);
-            sampling.logprobs = Some(1);
-            let wanted = run_counted(&cold.handle(), job(&prompt, sampling.clone())).await.0;
-            let got = run_counted(&warm.handle(), job(&prompt, sampling)).await.0;
-            largest = largest.max((got[0].logprob - wanted[0].logprob).abs());
-            all += wanted.len();
-            same += got.iter().zip(&wanted).take_while(|(got, wanted)| got.id == wanted.id).count();
-        }
-        println!("{}: {same} of {all} tokens, log-probabilities within {largest}", folder.display());
-        assert!(warm.counter("tandem_prefix_hit_tokens_total") > 1000);
-        assert!(largest < 0.05 && same * 10 > all * 9, "{same} of {all}, {largest}");
     }
 }
