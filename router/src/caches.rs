@@ -65,8 +65,8 @@ impl Caches {
     }
 
     /// What there is of one request's prompt, which may have begun to be answered.
-    pub(crate) fn of<'a>(&self, request: &'a Request, prompt: &'a [u32]) -> Lookup<'a> {
-        Lookup { caches: self.clone(), request, prompt, chains: Vec::new() }
+    pub(crate) fn of<'a>(&self, request: &'a Request, output: &'a [u32]) -> Lookup<'a> {
+        Lookup { caches: self.clone(), request, output, chains: Vec::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Bytes, Cache>> {
@@ -79,7 +79,8 @@ impl Caches {
 pub(crate) struct Lookup<'a> {
     caches: Caches,
     request: &'a Request,
-    prompt: &'a [u32],
+    /// Drawn already: it is prefilled after the prompt.
+    output: &'a [u32],
     chains: Vec<(HashUnit, Namespace, Chain)>,
 }
 
@@ -97,7 +98,8 @@ impl Lookup<'_> {
         if let Some((.., chain)) = known {
             return held.longest(chain);
         }
-        let chain = Chain::of(&namespace, unit, self.prompt);
+        let mut chain = Chain::of(&namespace, unit, &request.prompt);
+        chain.extend(self.output);
         let longest = held.longest(&chain);
         self.chains.push((unit, namespace, chain));
         longest

@@ -135,8 +135,7 @@ impl Fleet {
             prompt_tokens: log.prompt_tokens(request),
             total_tokens: request.prompt_tokens() + request.max_tokens,
         };
-        let prompt = log.prompt(request);
-        let mut lookup = self.caches.of(request, &prompt);
+        let mut lookup = self.caches.of(request, log.output());
         let candidates = self.candidates(view, |record| lookup.cached(record));
         let avoid = admitted.recovery.avoid(Instant::now());
         let wanted = Wanted { model: &self.model, need, avoid: &avoid, like: log.drawn_by() };

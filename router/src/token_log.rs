@@ -28,6 +28,11 @@ impl TokenLog {
         u32::try_from(self.output.len()).unwrap_or(u32::MAX)
     }
 
+    /// The tokens drawn, in order.
+    pub(crate) fn output(&self) -> &[u32] {
+        &self.output
+    }
+
     /// What prefill computes: the prompt, and the output after it.
     pub(crate) fn prompt(&self, request: &Request) -> Vec<u32> {
         [&request.prompt[..], &self.output].concat()

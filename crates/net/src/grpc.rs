@@ -2,6 +2,7 @@ use std::io;
 
 use hyper_util::rt::TokioIo;
 use tonic::transport::Uri;
+use tonic::transport::server::Connected;
 use tower::Service;
 
 use crate::{AnyStream, Network, Traffic};
@@ -20,4 +21,11 @@ pub fn connector(
             Ok(TokioIo::new(network.connect(&address, Traffic::Calls).await?))
         }
     })
+}
+
+/// A gRPC server accepts connections of whatever network; it asks nothing of them.
+impl Connected for AnyStream {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) {}
 }

@@ -1,18 +1,9 @@
 //! What every gRPC server here has: health, reflection, keep-alive, and an end.
 
-use std::{
-    io,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
-use ::net::{AnyStream, Listener};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tonic::{
-    service::Routes,
-    transport::{Server, server::Connected},
-};
+use ::net::Listener;
+use tonic::{service::Routes, transport::Server};
 pub use tonic_health::{ServingStatus, server::HealthReporter};
 
 use crate::{Drain, net::accepted};
@@ -35,7 +26,7 @@ pub async fn serve(listener: Listener, routes: Routes, drain: Drain) -> Result<(
     let _work = drain.hold();
     let incoming = futures::stream::unfold(listener, |mut listener| async move {
         let (stream, _) = accepted(&mut listener).await;
-        Some((Ok::<_, io::Error>(Accepted(stream)), listener))
+        Some((Ok::<_, io::Error>(stream), listener))
     });
     let server = Server::builder()
         .http2_keepalive_interval(Some(Duration::from_secs(1)))
@@ -47,55 +38,5 @@ pub async fn serve(listener: Listener, routes: Routes, drain: Drain) -> Result<(
     tokio::select! {
         served = server => served,
         () = drain.forced() => Ok(()),
-    }
-}
-
-/// An accepted connection.
-#[derive(Debug)]
-struct Accepted(AnyStream);
-
-impl Connected for Accepted {
-    type ConnectInfo = ();
-
-    fn connect_info(&self) {}
-}
-
-impl AsyncRead for Accepted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, into)
-    }
-}
-
-impl AsyncWrite for Accepted {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
     }
 }

@@ -114,9 +114,12 @@ fn held(seed: u64, running: &Running) {
         let held = text.lines().filter(|line| {
             !line.starts_with('#') && (line.contains("_held ") || line.contains("_staging_bytes "))
         });
+        let mut gauges = 0;
         for line in held {
             assert!(line.ends_with(" 0"), "seed {seed}, {host}: {line}");
+            gauges += 1;
         }
+        assert!(gauges > 0, "{host} has no gauge of what is held");
     }
 }
 

@@ -178,18 +178,22 @@ impl Prompts {
         let slot = lease.slot();
         let kept_here = prompt.marks.contains(&step.end());
         let drawn = draws.filter(|_| step.is_last());
-        let state = match kept_here || drawn.is_some() {
-            true => Some(device.export_state(slot, step.end())?),
-            false => None,
-        };
+        let wanted = kept_here || drawn.is_some();
+        let state = if wanted { Some(device.export_state(slot, step.end())?) } else { None };
         self.plan.complete(step);
-        if let Some(state) = state.as_ref().filter(|_| kept_here) {
-            self.keep(sequence, step.end(), state);
+        match (drawn, state) {
+            (Some(draws), Some(state)) => {
+                if kept_here {
+                    self.keep(sequence, step.end(), state.clone());
+                }
+                let last = self.last(sequence, &draws, state, step.total);
+                self.end(sequence, last);
+                return Ok(());
+            }
+            (None, Some(state)) => self.keep(sequence, step.end(), state),
+            (_, None) => {}
         }
-        if let (Some(draws), Some(state)) = (drawn, state) {
-            let last = self.last(sequence, &draws, state, step.total);
-            self.end(sequence, last);
-        } else if self.plan.is_to_give_way(sequence) {
+        if self.plan.is_to_give_way(sequence) {
             self.plan.give_way(sequence);
         }
         Ok(())

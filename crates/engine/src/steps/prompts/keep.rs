@@ -9,13 +9,13 @@ use crate::{Kept, SlotState};
 
 impl Prompts {
     /// Keeps a prompt's state after `end` tokens, which the device has given out: all steps before are done.
-    pub(super) fn keep(&mut self, sequence: SequenceId, end: u32, state: &SlotState) {
+    pub(super) fn keep(&mut self, sequence: SequenceId, end: u32, state: SlotState) {
         let value_dim = self.facts.state.value_dim;
         let (Some(prompt), Some(lease)) = (self.prompts.get_mut(&sequence), self.plan.lease_mut(sequence))
         else {
             return;
         };
-        let kept = Kept::new(state.clone(), end, self.keep, value_dim);
+        let kept = Kept::new(state, end, self.keep, value_dim);
         match lease.publish(Finished { tokens: Tokens(end) }, kept) {
             Ok(Published::NoBudget) => {}
             Ok(_) => prompt.kept = end,
