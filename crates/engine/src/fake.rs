@@ -1,4 +1,5 @@
-//! A deterministic device without a plugin: stands in for the real one where rooms above are tested.
+//! A deterministic device without a plugin: stands in for the real one where rooms above are tested. It is
+//! always there, as a feature would have everything above this room built once for programs and once more for tests.
 //!
 //! It keeps the real arrays' shapes and addresses: a token drawn is a hash of everything the sequence should have in its
 //! pages and its slot, so a page held twice, a missed import or a stale slot changes the text, and so does a window that is

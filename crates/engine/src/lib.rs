@@ -18,7 +18,6 @@ mod coverage;
 mod decode;
 mod device;
 mod error;
-#[cfg(any(test, feature = "test-util"))]
 pub mod fake;
 mod generate;
 mod handle;
@@ -44,7 +43,6 @@ pub use metrics::Metrics;
 pub use prefill::{PrefillEvent, PrefillJob, PrefillStream, PrefillTimings, SampledToken, output_counts};
 pub use prefix::{HashUnit, Namespace};
 pub use reservation::{NotStarted, Reservation};
-#[cfg(any(test, feature = "test-util"))]
 pub use start::Stepper;
 pub use start::{Engine, Progress};
 pub use statepool::{Event as CacheEvent, Marks};

@@ -57,7 +57,6 @@ impl Engine {
     }
 
     /// An engine without a thread: whoever has the [`Stepper`] runs its steps, on a clock of its own.
-    #[cfg(any(test, feature = "test-util"))]
     pub fn stepped<D: Device>(
         device: D,
         role: Role,
@@ -78,14 +77,12 @@ impl Engine {
 }
 
 /// The steps of an engine that has no thread.
-#[cfg(any(test, feature = "test-util"))]
 #[derive(Debug)]
 pub struct Stepper<D> {
     steps: StepLoop<D>,
     bell: Arc<Notify>,
 }
 
-#[cfg(any(test, feature = "test-util"))]
 impl<D: Device> Stepper<D> {
     /// One round; never waits.
     pub fn turn(&mut self) -> crate::Turn {
