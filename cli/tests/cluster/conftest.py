@@ -1,4 +1,4 @@
-"""A real local cluster per test module, and what its processes say of themselves."""
+"""Real local clusters, and what their processes say of themselves."""
 
 import json
 import os
@@ -74,6 +74,9 @@ class Cluster:
                 found[match[1]] = found.get(match[1], 0.0) + float(match[2])
         return found
 
+    def migrations(self) -> float:
+        return self.metrics(self.state["router"]["http"])["tandem_router_migrations_total"]
+
     def addresses(self) -> list[str]:
         return [self.state["router"]["http"], *(worker["http"] for worker in self.state["workers"])]
 
@@ -124,18 +127,18 @@ def alive(pid: int) -> bool:
     return True
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
-    """One prefill worker, one decode worker."""
+    """One prefill worker, one decode worker, for all tests that leave them as they were."""
     running = Cluster(tmp_path_factory.mktemp("cluster"))
     yield running
     running.stop()
 
 
-@pytest.fixture
-def pairs(tmp_path):
-    """Two workers of each role, for tests that kill some."""
-    running = Cluster(tmp_path, prefill=2, decode=2)
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory):
+    """Two workers of each role, for tests that kill some and see them back."""
+    running = Cluster(tmp_path_factory.mktemp("pairs"), prefill=2, decode=2)
     yield running
     running.stop()
 

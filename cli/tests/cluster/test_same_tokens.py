@@ -43,11 +43,12 @@ def test_greedy_equals_the_judge(cluster, recorded, concurrency):
 
 def test_sampled_equals_one_process_at_any_concurrency(cluster, recorded):
     sampling = {"temperature": 0.8, "topP": 0.95, "topK": 50, "seed": 1000, "ignoreEos": True}
-    alone = run(cluster, recorded, 1, sampling)
-    together = run(cluster, recorded, 8, sampling)
+    some = recorded[::2]
+    alone = run(cluster, some, 1, sampling)
+    together = run(cluster, some, 8, sampling)
     one_process = local(
-        recorded, {"temperature": 0.8, "top_p": 0.95, "top_k": 50, "seed": 1000, "ignore_eos": True}
+        some, {"temperature": 0.8, "top_p": 0.95, "top_k": 50, "seed": 1000, "ignore_eos": True}
     )
     assert alone == together
     assert alone == one_process
-    assert len({tuple(out) for out in alone}) > 40, "different prompts and seeds draw different tokens"
+    assert len({tuple(out) for out in alone}) > 20, "different prompts and seeds draw different tokens"

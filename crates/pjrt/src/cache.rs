@@ -5,11 +5,12 @@
 //! ends it. Any doubt about a file means compiling again and replacing it.
 //!
 //! File: `TNDMEXE1`, key (32 bytes), length of the executable (8 bytes, little endian), the executable, sha256 of all before.
-//! Processes may share the folder: a file appears whole, by rename, and two that compile the same program write the same name.
+//! Processes may share the folder: a file appears whole, by rename. Who compiles a program holds a lock on its name meanwhile,
+//! so that workers that start together compile it once; where the file system has no locks, each compiles its own.
 
 mod key;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -91,17 +92,30 @@ impl ExecutableCache {
         let program = program.as_ref();
         let key = Key::of(client, program, &options.encode(client)?)?;
         let path = self.file(&key);
-        let why = match read(&path, &key) {
-            Ok(serialized) => match client.load_executable(&serialized) {
-                Ok(executable) => return Ok((executable, Hit::Disk)),
-                Err(error) => Miss::Refused(error),
-            },
+        let load = || client.load_executable(&read(&path, &key)?).map_err(Miss::Refused);
+        if let Ok(executable) = load() {
+            return Ok((executable, Hit::Disk));
+        }
+        let turn = self.turn(&key);
+        // Whoever had the lock before may have stored it.
+        let why = match load() {
+            Ok(executable) => return Ok((executable, Hit::Disk)),
             Err(why) => why,
         };
         let executable = client.compile(program, options)?;
         let not_stored =
             executable.serialize().and_then(|serialized| self.write(&path, &key, &serialized)).err();
+        drop(turn);
         Ok((executable, Hit::Compiled { why, not_stored }))
+    }
+
+    /// Waits until nobody else compiles this program; `None` where that can't be known.
+    fn turn(&self, key: &Key) -> Option<Turn> {
+        fs::create_dir_all(&self.folder).ok()?;
+        let path = self.folder.join(format!("{key}.lock"));
+        let file = File::create(&path).ok()?;
+        file.lock().ok()?;
+        Some(Turn { path, _file: file })
     }
 
     fn file(&self, key: &Key) -> PathBuf {
@@ -123,6 +137,20 @@ impl ExecutableCache {
         file.as_file().sync_data().map_err(fail)?;
         file.persist(path).map_err(|error| fail(error.error))?;
         Ok(())
+    }
+}
+
+/// The lock on a program's name. A process that dies gives it back.
+#[derive(Debug)]
+struct Turn {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Who waits has the same file open and looks for the program next; who comes later finds it at once.
+        let _left_behind = fs::remove_file(&self.path);
     }
 }
 

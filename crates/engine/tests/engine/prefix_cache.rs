@@ -1,38 +1,19 @@
 //! What is kept of prompts changes how much is computed, and no token.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use engine::{CheckpointFormat, EngineConfig, HashUnit, PrefixCache, Role, SampledToken};
-use model::ModelConfig;
-use programs::ShapeLadder;
+use engine::{CheckpointFormat, HashUnit, PrefixCache, SampledToken};
 use programs::sampling::{Asked, Sampling};
 
-use crate::demo::{self, demos};
+use crate::demo::{self, demo};
 use crate::hand_over::across;
-use crate::rig::{Rig, config, greedy, ids, job, run_counted};
+use crate::rig::{Rig, greedy, ids, job, run_counted};
 
 const UNIT: u32 = 64;
 
-fn start(folder: PathBuf, drafts: u32, keeps: Option<CheckpointFormat>) -> Rig {
-    let model = ModelConfig::from_dir(&folder).unwrap();
-    // Neither pages nor chunks are filled by hash units.
-    let ladder = demo::ladder(&model, drafts);
-    let per_sequence = ladder.context.div_ceil(48) + 1;
-    let ladder = ShapeLadder {
-        chunks: vec![96],
-        batches: vec![2],
-        page_tokens: 48,
-        pages: 3 * per_sequence,
-        ..ladder
-    };
-    let prefix =
-        keeps.map(|format| PrefixCache { format, ..PrefixCache::new(HashUnit::new(UNIT).unwrap(), 1 << 26) });
-    Rig::start(EngineConfig {
-        model_dir: folder,
-        drafts: Some(drafts),
-        prefix,
-        ..config("", Role::Both, ladder)
-    })
+fn start(folder: &Path, drafts: u32, keeps: Option<CheckpointFormat>) -> Rig {
+    let unit = HashUnit::new(UNIT).unwrap();
+    demo::start(folder, drafts, keeps.map(|format| PrefixCache { format, ..PrefixCache::new(unit, 1 << 26) }))
 }
 
 /// Two conversations that begin alike, in turns that go on, are edited, asked again and are whole units long.
@@ -91,43 +72,50 @@ impl Narrowly {
     }
 }
 
-/// With and without drafts, in one engine and from one to another, cold and from what others left.
 #[tokio::test]
-async fn warm_prompts_draw_what_cold_ones_do() {
-    for folder in demos() {
-        let f32 = Some(CheckpointFormat::F32);
-        let engines = [(0, None), (3, None), (0, f32), (3, f32), (0, Some(CheckpointFormat::Int8))];
-        let rigs = engines.map(|(drafts, keeps)| start(folder.clone(), drafts, keeps));
-        let [cold, cold_drafting, warm, warm_drafting, narrow] = rigs.each_ref().map(Rig::handle);
-        let text = text_of(&folder);
-        let mut largest = 0f32;
-        let mut narrowly = Narrowly::default();
-        let samplings = samplings(cold.facts().state.vocabulary as u32);
-        for (at, (prompt, sampling)) in prompts(&text).into_iter().zip(samplings.iter().cycle()).enumerate() {
-            let wanted = run_counted(&cold, job(&prompt, sampling.clone())).await.0;
-            let drafting = run_counted(&cold_drafting, job(&prompt, sampling.clone())).await;
-            for (handle, counts) in [(&warm, None), (&warm_drafting, Some(drafting.1))] {
-                let (tokens, accepted) = run_counted(handle, job(&prompt, sampling.clone())).await;
-                assert_eq!(ids(&tokens), ids(&wanted), "turn {at} of {}", folder.display());
-                assert!(counts.is_none_or(|counts| counts == accepted), "turn {at}: {accepted:?}");
-                let change = (tokens[0].logprob - wanted[0].logprob).abs();
-                largest = largest.max(change / wanted[0].logprob.abs().max(1.0));
-            }
-            assert_eq!(ids(&drafting.0), ids(&wanted));
-            narrowly.compare(&run_counted(&narrow, job(&prompt, sampling.clone())).await.0, &wanted);
-            for (from, to) in [(&warm, &cold), (&warm_drafting, &cold_drafting)] {
-                let (tokens, _) = across(from, to, &prompt, sampling).await;
-                assert_eq!(tokens, ids(&wanted), "turn {at}, moved");
-            }
+async fn k3_demo_draws_the_same_warm_and_cold() {
+    draws_the_same(&demo("k3-demo")).await;
+}
+
+#[tokio::test]
+async fn glm_demo_draws_the_same_warm_and_cold() {
+    draws_the_same(&demo("glm-demo")).await;
+}
+
+/// With and without drafts, in one engine and from one to another, cold and from what others left.
+async fn draws_the_same(folder: &Path) {
+    let f32 = Some(CheckpointFormat::F32);
+    let engines = [(0, None), (3, None), (0, f32), (3, f32), (0, Some(CheckpointFormat::Int8))];
+    let rigs = engines.map(|(drafts, keeps)| start(folder, drafts, keeps));
+    let [cold, cold_drafting, warm, warm_drafting, narrow] = rigs.each_ref().map(Rig::handle);
+    let text = text_of(folder);
+    let mut largest = 0f32;
+    let mut narrowly = Narrowly::default();
+    let samplings = samplings(cold.facts().state.vocabulary as u32);
+    for (at, (prompt, sampling)) in prompts(&text).into_iter().zip(samplings.iter().cycle()).enumerate() {
+        let wanted = run_counted(&cold, job(&prompt, sampling.clone())).await.0;
+        let drafting = run_counted(&cold_drafting, job(&prompt, sampling.clone())).await;
+        for (handle, counts) in [(&warm, None), (&warm_drafting, Some(drafting.1))] {
+            let (tokens, accepted) = run_counted(handle, job(&prompt, sampling.clone())).await;
+            assert_eq!(ids(&tokens), ids(&wanted), "turn {at} of {}", folder.display());
+            assert!(counts.is_none_or(|counts| counts == accepted), "turn {at}: {accepted:?}");
+            let change = (tokens[0].logprob - wanted[0].logprob).abs();
+            largest = largest.max(change / wanted[0].logprob.abs().max(1.0));
         }
-        println!("{}: first log-probabilities within {largest:e}, {narrowly:?}", folder.display());
-        assert!(largest < 1e-5, "{largest}");
-        assert!(narrowly.largest < 0.05 && narrowly.same * 10 > narrowly.all * 9, "{narrowly:?}");
-        for rig in &rigs[2..] {
-            assert!(rig.counter("tandem_prefix_hit_tokens_total") > 1000);
+        assert_eq!(ids(&drafting.0), ids(&wanted));
+        narrowly.compare(&run_counted(&narrow, job(&prompt, sampling.clone())).await.0, &wanted);
+        for (from, to) in [(&warm, &cold), (&warm_drafting, &cold_drafting)] {
+            let (tokens, _) = across(from, to, &prompt, sampling).await;
+            assert_eq!(tokens, ids(&wanted), "turn {at}, moved");
         }
-        for rig in rigs {
-            rig.settle().await;
-        }
+    }
+    println!("{}: first log-probabilities within {largest:e}, {narrowly:?}", folder.display());
+    assert!(largest < 1e-5, "{largest}");
+    assert!(narrowly.largest < 0.05 && narrowly.same * 10 > narrowly.all * 9, "{narrowly:?}");
+    for rig in &rigs[2..] {
+        assert!(rig.counter("tandem_prefix_hit_tokens_total") > 1000);
+    }
+    for rig in rigs {
+        rig.settle().await;
     }
 }
