@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use discovery::{InMemory, Registry};
-use process::Drain;
+use process::{Drain, Random};
 use proto::v1::{ErrorReason, PrefillRequest, Role};
 use telemetry::Meters;
 
@@ -74,7 +74,7 @@ impl Cluster {
             members: registry.watch(),
             meters: Meters::new(),
             drain: drain.clone(),
-            seed: || 7,
+            random: Random::new(|bytes| bytes.fill(7)),
         };
         let router = Router::build(model, config, deps);
         let mut workers = Vec::new();
