@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use kvxfer::{Reason, Receipt, Secret, TicketId};
@@ -17,7 +17,7 @@ mod tests;
 #[derive(Debug)]
 pub(crate) struct Ledger<R, H> {
     lease: Duration,
-    tickets: HashMap<TicketId, Entry<R, H>>,
+    tickets: BTreeMap<TicketId, Entry<R, H>>,
 }
 
 #[derive(Debug)]
@@ -89,7 +89,7 @@ const REMEMBERED: Duration = Duration::from_secs(30);
 
 impl<R, H> Ledger<R, H> {
     pub(crate) fn new(lease: Duration) -> Ledger<R, H> {
-        Ledger { lease, tickets: HashMap::new() }
+        Ledger { lease, tickets: BTreeMap::new() }
     }
 
     pub(crate) fn reserve(&mut self, id: TicketId, secret: Secret, state_pos: u32, room: R, now: Instant) {

@@ -40,8 +40,6 @@ pub struct Deps {
     pub at: Serving,
     /// Where state is taken in.
     pub data: Listener,
-    /// Ticket ids and secrets.
-    pub random: fn() -> ([u8; 16], [u8; 32]),
 }
 
 /// A decode worker that is built and does not serve yet.
@@ -70,7 +68,7 @@ const LAST_TRANSFERS: Duration = Duration::from_secs(1);
 
 /// Puts a decode worker together.
 pub fn build(flags: Flags, deps: Deps) -> Result<DecodeWorker, BuildError> {
-    let Deps { host, at, data, random } = deps;
+    let Deps { host, at, data } = deps;
     let data_endpoint = data.local_addr()?.to_string();
     let meters = at.meters.register(Meters::register);
     let incarnation = kvxfer::Incarnation::try_from(&at.incarnation.bytes()[..])?;
@@ -85,8 +83,13 @@ pub fn build(flags: Flags, deps: Deps) -> Result<DecodeWorker, BuildError> {
         data_endpoint: data_endpoint.clone(),
         lease_millis: flags.reservation_lease,
     };
-    let service =
-        Service { facts: Arc::new(facts), engine: host.handle(), book, drain: at.drain.clone(), random };
+    let service = Service {
+        facts: Arc::new(facts),
+        engine: host.handle(),
+        book,
+        drain: at.drain.clone(),
+        random: at.random.clone(),
+    };
     Ok(DecodeWorker { flags, host, at, data, data_endpoint, service, receiver })
 }
 

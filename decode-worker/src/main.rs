@@ -4,6 +4,7 @@ use anyhow::Context;
 use decode_worker::{Deps, Flags, build};
 use host::Host;
 use net::Traffic;
+use process::Random;
 use worker::Shell;
 
 fn main() -> anyhow::Result<()> {
@@ -16,7 +17,7 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
     let tracing = process::observe::start("tandem-decode-worker", &flags.worker.observe)?;
     let drain = flags.worker.observe.drain()?;
     let network = net::system();
-    let shell = Shell::bind(network.clone(), &flags.worker, drain.clone()).await?;
+    let shell = Shell::bind(network.clone(), &flags.worker, drain.clone(), Random::system()).await?;
     let (data, _) = process::net::bind(&network, Traffic::Bulk, "data", &flags.data).await?;
     let at = shell.serve_http();
     let loading = {
@@ -32,7 +33,6 @@ async fn run(flags: Flags) -> anyhow::Result<()> {
             Host::leave_loading()
         }
     };
-    let random = || (rand::random(), rand::random());
-    build(flags, Deps { host, at, data, random })?.serve().await?;
+    build(flags, Deps { host, at, data })?.serve().await?;
     Ok(())
 }

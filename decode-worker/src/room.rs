@@ -1,8 +1,9 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::Reservation;
 use kvxfer::{BadSampling, Manifest, Meters, Reason, Receipt, SamplingState, SegmentId, Sink, TicketId};
+use tokio::time::Instant;
 
 use crate::book::Book;
 

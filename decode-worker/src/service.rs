@@ -4,7 +4,7 @@ use std::sync::Arc;
 use engine::EngineHandle;
 use futures::Stream;
 use kvxfer::{Layout, Secret, TicketId};
-use process::Drain;
+use process::{Drain, Random};
 use programs::sampling::Sampling;
 use proto::status::Fault;
 use proto::v1::decode_server::Decode;
@@ -28,8 +28,8 @@ pub(crate) struct Service {
     pub(crate) engine: EngineHandle,
     pub(crate) book: Book,
     pub(crate) drain: Drain,
-    /// Ticket id and secret.
-    pub(crate) random: fn() -> ([u8; 16], [u8; 32]),
+    /// Of ticket ids and secrets.
+    pub(crate) random: Random,
 }
 
 /// What stays the same for the life of the process.
@@ -81,7 +81,7 @@ impl Service {
     ) -> Result<Ticket, Error> {
         let tokens = self.check_reserve(&message)?;
         let room = self.engine.reserve_by(tokens, deadline).await?;
-        let (id, secret) = (self.random)();
+        let (id, secret) = (self.random.bytes(), self.random.bytes::<32>());
         let ticket = Ticket {
             id: TicketId(id).to_string(),
             address: self.facts.grpc_address.clone(),

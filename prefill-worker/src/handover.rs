@@ -1,12 +1,12 @@
-use std::time::Instant;
-
 use engine::{PrefillJob, PrefillStream, SampledToken, output_counts};
 use futures::Stream;
-use kvxfer::{FirstToken, Meters, Pace, Receipt, SamplingState, Ticket, Verdict, send};
+use kvxfer::{FirstToken, Incarnation, Meters, Pace, Receipt, SamplingState, Ticket, Verdict, send};
 use net::Network;
+use process::Random;
 use proto::v1::prefill_response::Event;
 use proto::v1::{HandedOver, PrefillResponse};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Status;
 
@@ -61,6 +61,7 @@ impl Drawn {
 #[derive(Clone, Debug)]
 pub(crate) struct Means {
     pub(crate) network: Network,
+    pub(crate) random: Random,
     pub(crate) pace: Pace,
     pub(crate) meters: Meters,
 }
@@ -82,10 +83,11 @@ pub(crate) fn events(
 }
 
 async fn run(handover: Handover, means: Means, cancel: CancellationToken, told: Events) {
-    let Means { network, pace, meters } = means;
+    let Means { network, random, pace, meters } = means;
+    let sender = Incarnation(random.bytes());
     let ticket = handover.ticket.clone();
     let mut source = PromptSource::new(handover, told.clone());
-    let verdict = send(&ticket, &mut source, &network, pace, &meters, &cancel).await;
+    let verdict = send(&ticket, sender, &mut source, &network, pace, &meters, &cancel).await;
     let last = match (verdict, source.failed()) {
         (Verdict::Held(receipt), _) => Ok(handed_over(receipt, source.computed_at())),
         (Verdict::Unknown(error), _) => Err(Error::InDoubt(error)),

@@ -53,6 +53,7 @@ pub fn build(flags: Flags, deps: Deps) -> PrefillWorker {
         engine: host.handle(),
         means: Means {
             network: at.network.clone(),
+            random: at.random.clone(),
             pace: Pace::default(),
             meters: at.meters.register(Meters::register),
         },

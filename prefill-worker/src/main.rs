@@ -3,6 +3,7 @@
 use anyhow::Context;
 use host::Host;
 use prefill_worker::{Deps, Flags, build};
+use process::Random;
 use worker::Shell;
 
 fn main() -> anyhow::Result<()> {
@@ -14,7 +15,7 @@ fn main() -> anyhow::Result<()> {
 async fn run(flags: Flags) -> anyhow::Result<()> {
     let tracing = process::observe::start("tandem-prefill-worker", &flags.worker.observe)?;
     let drain = flags.worker.observe.drain()?;
-    let shell = Shell::bind(net::system(), &flags.worker, drain.clone()).await?;
+    let shell = Shell::bind(net::system(), &flags.worker, drain.clone(), Random::system()).await?;
     let at = shell.serve_http();
     let loading = {
         let (flags, meters) = (flags.clone(), at.meters.clone());

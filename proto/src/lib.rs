@@ -4,6 +4,8 @@
 //! client asks for, [`status`] is how every error of every service becomes a gRPC status, and is read back, and
 //! [`namespace`] says whose prompts share cached state.
 
+#[doc(hidden)]
+pub mod fuzz;
 pub mod namespace;
 pub mod sampling;
 pub mod status;
@@ -25,3 +27,6 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tandem.
 
 /// Largest message accepted or sent, in bytes: a prompt of a million tokens fits.
 pub const MESSAGE_LIMIT: usize = 64 << 20;
+
+#[cfg(test)]
+mod tests;

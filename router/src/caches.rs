@@ -1,6 +1,6 @@
 //! What each prefill worker can resume from, as it says itself.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// The prefix caches of all live prefill workers. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caches {
-    by_incarnation: Arc<Mutex<HashMap<Bytes, Cache>>>,
+    by_incarnation: Arc<Mutex<BTreeMap<Bytes, Cache>>>,
 }
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct Cache {
 
 /// Hashes of the prompts that one worker can resume after.
 #[derive(Clone, Debug, Default)]
-struct Held(Arc<Mutex<HashMap<PrefixHash, u32>>>);
+struct Held(Arc<Mutex<BTreeMap<PrefixHash, u32>>>);
 
 impl Caches {
     /// Begins to watch workers that are new and have a cache, and forgets those that are gone.
@@ -69,7 +69,7 @@ impl Caches {
         Lookup { caches: self.clone(), request, output, chains: Vec::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Bytes, Cache>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Bytes, Cache>> {
         self.by_incarnation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -107,7 +107,7 @@ impl Lookup<'_> {
 }
 
 impl Held {
-    fn lock(&self) -> MutexGuard<'_, HashMap<PrefixHash, u32>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PrefixHash, u32>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

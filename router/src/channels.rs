@@ -1,6 +1,6 @@
 //! One connection to each incarnation of each worker, made when first needed.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Channels {
     network: Network,
-    by_incarnation: Arc<Mutex<HashMap<Bytes, Channel>>>,
+    by_incarnation: Arc<Mutex<BTreeMap<Bytes, Channel>>>,
 }
 
 impl Channels {

@@ -4,4 +4,6 @@ mod grpc;
 mod openai;
 
 pub use grpc::Grpc;
+pub(crate) use grpc::asked;
 pub use openai::routes as openai;
+pub(crate) use openai::takes;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use discovery::View;
 use net::Network;
-use process::Drain;
+use process::{Drain, Random};
 use telemetry::Meters;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -44,8 +44,8 @@ pub struct Deps {
     pub members: watch::Receiver<View>,
     pub meters: Meters,
     pub drain: Drain,
-    /// Makes the seed of a request that names none.
-    pub seed: fn() -> u64,
+    /// Of ids, and of the seeds of requests that name none.
+    pub random: Random,
 }
 
 /// The router without its doors. Clones are the same router.
@@ -59,7 +59,7 @@ pub struct Router {
     pub(crate) drain: Drain,
     dispatch: Dispatch,
     timeout: Duration,
-    seed: fn() -> u64,
+    pub(crate) random: Random,
 }
 
 impl Router {
@@ -77,7 +77,7 @@ impl Router {
             drain: deps.drain,
             dispatch,
             timeout: config.timeout,
-            seed: deps.seed,
+            random: deps.random,
         }
     }
 
@@ -99,11 +99,6 @@ impl Router {
         self.fleet.context(self.model.context)
     }
 
-    /// A seed for a request that names none.
-    pub(crate) fn fresh_seed(&self) -> u64 {
-        (self.seed)()
-    }
-
     async fn start(&self, asked: Asked, arrival: Arrival) -> Result<TokenStream, Error> {
         let refused = |error: Error| {
             self.metrics.refused(&error);
@@ -116,9 +111,9 @@ impl Router {
     }
 
     async fn check(&self, asked: Asked) -> Result<Request, Error> {
-        let (model, context, seed) = (Arc::clone(&self.model), self.context(), self.fresh_seed());
+        let (model, context, random) = (Arc::clone(&self.model), self.context(), self.random.clone());
         let long = asked.prompt.bytes() > LONG_TEXT;
-        let check = move || Request::check(asked, &model, context, seed, SystemTime::now());
+        let check = move || Request::check(asked, &model, context, &random, SystemTime::now());
         if !long {
             return check();
         }

@@ -10,6 +10,8 @@ mod dispatch;
 mod error;
 mod flags;
 mod fleet;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod ingress;
 mod journey;
 mod metrics;

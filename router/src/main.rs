@@ -3,6 +3,7 @@
 use anyhow::Context;
 use discovery::{InMemory, MembershipService, Registry};
 use net::Traffic;
+use process::Random;
 use router::{Deps, Flags, Listeners, Model, Router};
 use telemetry::Meters;
 
@@ -17,7 +18,8 @@ async fn main() -> anyhow::Result<()> {
     let model = Model::open(&flags.model, flags.served_name())
         .with_context(|| format!("--model {}", flags.model.display()))?;
     let registry = InMemory::new();
-    let deps = Deps { network, members: registry.watch(), meters: Meters::new(), drain, seed: rand::random };
+    let deps =
+        Deps { network, members: registry.watch(), meters: Meters::new(), drain, random: Random::system() };
     let router = Router::build(model, flags.config(), deps);
     tracing::info!(grpc = %grpc_address, http = %http_address, "listening");
     let membership = MembershipService::new(registry, flags.lease());

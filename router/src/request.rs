@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use process::Random;
 use programs::sampling::{self, Sampling};
 use text::{ChatOptions, Message, Rendered, ReplyStyle};
 
@@ -112,21 +113,21 @@ pub struct Request {
 
 impl Request {
     /// Checks everything that can be checked without a worker, and tokenizes. `context`: longest prompt and output
-    /// together; `fresh_seed`: for a request that names none; `now`: for chat templates that write the date.
+    /// together; `random`: of what a request does not name; `now`: for chat templates that write the date.
     pub fn check(
         asked: Asked,
         model: &Model,
         context: u32,
-        fresh_seed: u64,
+        random: &Random,
         now: SystemTime,
     ) -> Result<Self, Error> {
         if asked.model != model.name {
             return Err(unknown_model(asked.model, model));
         }
-        let id = checked_id(asked.request_id)?;
+        let id = checked_id(asked.request_id, random)?;
         let mut sampling = asked
             .sampling
-            .checked(model.vocabulary, fresh_seed)
+            .checked(model.vocabulary, random.seed())
             .map_err(|refused| Error::invalid(asked.door.sampling(refused.field), refused.why))?;
         let (prompt, reply) = tokens(asked.door, asked.prompt, model, context, now)?;
         let room = room(prompt.len(), context)?;
@@ -166,9 +167,9 @@ fn unknown_model(asked: String, model: &Model) -> Error {
     Error::UnknownModel { model: asked, served: model.name.clone() }
 }
 
-fn checked_id(id: String) -> Result<String, Error> {
+fn checked_id(id: String, random: &Random) -> Result<String, Error> {
     if id.is_empty() {
-        return Ok(uuid::Uuid::new_v4().to_string());
+        return Ok(random.uuid().to_string());
     }
     if id.len() > MAX_ID_BYTES || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Error::invalid(

@@ -6,10 +6,11 @@ mod script;
 mod worker;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use discovery::{InMemory, Registry};
-use process::Drain;
+use process::{Drain, Random};
 use proto::v1::{ErrorReason, PrefillRequest, Role};
 use telemetry::Meters;
 
@@ -48,6 +49,15 @@ pub(crate) enum Ill {
     Slow(u64),
 }
 
+/// Ids that differ, and seeds that do not.
+fn one_seed() -> Random {
+    let drawn = AtomicU8::new(0);
+    Random::new(move |bytes| match bytes.len() {
+        8 => bytes.fill(7),
+        _ => bytes.fill(drawn.fetch_add(1, Ordering::Relaxed)),
+    })
+}
+
 pub(crate) struct Cluster {
     pub(crate) router: Router,
     pub(crate) registry: InMemory,
@@ -74,7 +84,7 @@ impl Cluster {
             members: registry.watch(),
             meters: Meters::new(),
             drain: drain.clone(),
-            seed: || 7,
+            random: one_seed(),
         };
         let router = Router::build(model, config, deps);
         let mut workers = Vec::new();

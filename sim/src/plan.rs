@@ -1,5 +1,6 @@
 //! Which faults happen when. Pure: a seed in, a list out.
 
+use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
@@ -26,6 +27,9 @@ pub enum Fault {
     Start(String),
     /// Nothing passes between two hosts, and nothing is said about it.
     Cut(String, String),
+    /// Nothing that the first host sends reaches the second, and nothing is said about it. It lasts longer than any lease:
+    /// a worker whose beats are lost like this lives on.
+    Unheard(String, String),
     /// What is sent between two hosts waits.
     Hold(String, String),
     /// Two hosts reach each other again; what waited arrives.
@@ -34,6 +38,8 @@ pub enum Fault {
     Noise(u32),
     /// From now on messages take up to so many milliseconds.
     Slow(u64),
+    /// The engine of a host has a clock that is so many milliseconds ahead of the others'.
+    Skew(String, i64),
 }
 
 /// A fault at its time.
@@ -56,61 +62,56 @@ pub struct Plan {
 
 /// When a plan's last fault begins, in milliseconds.
 const LAST: u64 = 8_000;
+/// How long a fault lasts, in milliseconds.
+const SHORT: Range<u64> = 200..2_500;
+/// How long one lasts that outlives leases, in milliseconds.
+const LONG: Range<u64> = 2_500..6_000;
+/// How far a clock jumps, in milliseconds.
+const JUMP: RangeInclusive<i64> = -20_000..=20_000;
 
 impl Plan {
     /// So many faults for a fleet. Each is undone after a while; a worker is never crashed twice at once.
     pub fn new(seed: u64, fleet: Fleet, count: usize) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let mut faults = Vec::new();
-        let mut down: Vec<(String, Duration)> = Vec::new();
+        let mut down: Vec<(String, RangeInclusive<Duration>)> = Vec::new();
         for _ in 0..count {
-            let at = Duration::from_millis(random.random_range(0..LAST));
-            let undone = at + Duration::from_millis(random.random_range(200..2_500));
-            let mut put = |at, fault| faults.push(Timed { at, fault });
-            match random.random_range(0..10) {
-                0..=4 => {
-                    let host = worker(&mut random, fleet);
-                    let overlaps = |(other, until): &(String, Duration)| *other == host && at < *until;
-                    if down.iter().any(overlaps)
-                        || faults.iter().any(|timed| is_crash_within(timed, &host, at, undone))
-                    {
-                        continue;
-                    }
-                    down.push((host.clone(), undone));
-                    faults.push(Timed { at, fault: Fault::Crash(host.clone()) });
-                    faults.push(Timed { at: undone, fault: Fault::Start(host) });
+            let from = Duration::from_millis(random.random_range(0..LAST));
+            let Some((fault, undo, lasts)) = fault(&mut random, fleet) else { continue };
+            let to = from + Duration::from_millis(random.random_range(lasts));
+            if let Fault::Crash(host) = &fault {
+                let overlaps =
+                    |known: &RangeInclusive<Duration>| *known.start() <= to && from <= *known.end();
+                if down.iter().any(|(other, known)| other == host && overlaps(known)) {
+                    continue;
                 }
-                kind @ 5..=7 => {
-                    let pair = (worker(&mut random, fleet), other(&mut random, fleet));
-                    if pair.0 == pair.1 {
-                        continue;
-                    }
-                    let (a, b) = pair;
-                    let broken = if kind == 5 {
-                        Fault::Hold(a.clone(), b.clone())
-                    } else {
-                        Fault::Cut(a.clone(), b.clone())
-                    };
-                    put(at, broken);
-                    put(undone, Fault::Mend(a, b));
-                }
-                8 => {
-                    put(at, Fault::Noise(random.random_range(3..40)));
-                    put(undone, Fault::Noise(0));
-                }
-                _ => {
-                    put(at, Fault::Slow(random.random_range(20..200)));
-                    put(undone, Fault::Slow(5));
-                }
+                down.push((host.clone(), from..=to));
             }
+            faults.extend([Timed { at: from, fault }, Timed { at: to, fault: undo }]);
         }
         faults.sort_by_key(|timed| timed.at);
         Self { seed, faults }
     }
 }
 
-fn is_crash_within(timed: &Timed, host: &str, from: Duration, to: Duration) -> bool {
-    matches!(&timed.fault, Fault::Crash(name) if name == host) && timed.at >= from && timed.at <= to
+/// A fault, what undoes it, and how long it may last; none where a host would be cut off from itself.
+fn fault(random: &mut StdRng, fleet: Fleet) -> Option<(Fault, Fault, Range<u64>)> {
+    let kind = random.random_range(0..13);
+    let (host, other) = (worker(random, fleet), other(random, fleet));
+    if matches!(kind, 4..=8) && host == other {
+        return None;
+    }
+    let mend = Fault::Mend(host.clone(), other.clone());
+    Some(match kind {
+        0..=3 => (Fault::Crash(host.clone()), Fault::Start(host), SHORT),
+        4 => (Fault::Hold(host, other), mend, SHORT),
+        5..=6 => (Fault::Cut(host, other), mend, SHORT),
+        7 => (Fault::Unheard(host, other), mend, LONG),
+        8 => (Fault::Unheard(other, host), mend, LONG),
+        9..=10 => (Fault::Noise(random.random_range(3..40)), Fault::Noise(0), SHORT),
+        11 => (Fault::Slow(random.random_range(20..200)), Fault::Slow(5), SHORT),
+        _ => (Fault::Skew(host.clone(), random.random_range(JUMP)), Fault::Skew(host, 0), SHORT),
+    })
 }
 
 fn worker(random: &mut StdRng, fleet: Fleet) -> String {

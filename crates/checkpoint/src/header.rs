@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::Error;
 
 /// Bytes that hold the length of the JSON.
-const LENGTH_BYTES: u64 = 8;
+pub(crate) const LENGTH_BYTES: u64 = 8;
 /// Longest JSON accepted; the format's own limit.
 const LONGEST: u64 = 100_000_000;
 /// The one key that is not a tensor.
@@ -48,7 +48,7 @@ pub(crate) fn read(file: &File, path: &Path) -> Result<Vec<Entry>, Error> {
     parse(&json, file_bytes, path)
 }
 
-fn parse(json: &[u8], file_bytes: u64, path: &Path) -> Result<Vec<Entry>, Error> {
+pub(crate) fn parse(json: &[u8], file_bytes: u64, path: &Path) -> Result<Vec<Entry>, Error> {
     let refuse = |why: String| Error::File { path: path.to_owned(), why };
     let fields: Map<String, Value> = serde_json::from_slice(json)
         .map_err(|error| refuse(format!("header is not a JSON object: {error}")))?;

@@ -15,6 +15,8 @@ mod decode;
 mod digest;
 mod error;
 mod folder;
+#[doc(hidden)]
+pub mod fuzz;
 mod header;
 mod int8;
 mod names;

@@ -12,6 +12,7 @@
 //! What a prompt leaves behind is kept ([`PrefixCache`]): pages stay where they are, the recurrent state goes to the host at
 //! chosen positions, each read back from the device before anyone may find it. A prompt that begins alike goes on from there.
 
+mod clock;
 mod command;
 mod config;
 mod coverage;

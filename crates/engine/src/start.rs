@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use tokio::sync::{Mutex, Notify, watch};
 
+use crate::clock::Clock;
 use crate::command::{Command, Commands};
 use crate::handle::Shared;
 use crate::load::Load;
 use crate::plugin::PluginDevice;
-use crate::steps::{Clock, Given, StepLoop};
+use crate::steps::{Given, StepLoop};
 use crate::{Device, EngineConfig, EngineHandle, Error, Limits, Metrics, Pool, PrefixCache, Role};
 
 /// How far the start has come.
@@ -51,7 +52,7 @@ impl Engine {
         prefix: Option<PrefixCache>,
         metrics: Metrics,
     ) -> Result<Self, Error> {
-        let (handle, steps) = assembled(device, role, limits, prefix, metrics, Instant::now);
+        let (handle, steps) = assembled(device, role, limits, prefix, metrics, Clock::new(Instant::now));
         let thread = std::thread::Builder::new().name("device".to_owned()).spawn(move || steps.run())?;
         Ok(Self { handle, thread: Some(thread) })
     }
@@ -63,9 +64,9 @@ impl Engine {
         limits: Limits,
         prefix: Option<PrefixCache>,
         metrics: Metrics,
-        clock: fn() -> Instant,
+        clock: impl Fn() -> Instant + Send + Sync + 'static,
     ) -> (Self, Stepper<D>) {
-        let (handle, steps) = assembled(device, role, limits, prefix, metrics, clock);
+        let (handle, steps) = assembled(device, role, limits, prefix, metrics, Clock::new(clock));
         let bell = Arc::clone(&handle.shared.commands.bell);
         (Self { handle, thread: None }, Stepper { steps, bell })
     }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use tokio::sync::{oneshot, watch};
 
+use crate::clock::Clock;
 use crate::command::{Command, Epoch, Piece};
 use crate::load::{Load, Rate};
 use crate::{CheckpointFormat, Device, DeviceFault, Error, Lease, Limits, Metrics, Pool};
@@ -39,9 +40,6 @@ pub(crate) struct StepLoop<D> {
     prefill_rate: Rate,
     decode_rate: Rate,
 }
-
-/// What time it is; an argument, so that time can be made.
-pub(crate) type Clock = fn() -> Instant;
 
 /// What one round of the loop came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +77,7 @@ pub(crate) struct Given {
 impl<D: Device> StepLoop<D> {
     pub(crate) fn new(device: D, given: Given) -> Self {
         let Given { pool, commands, limits, keep, metrics, load, clock } = given;
-        let prompts = Prompts::new(device.facts(), limits, keep, pool.clone(), clock);
+        let prompts = Prompts::new(device.facts(), limits, keep, pool.clone(), clock.clone());
         let answers = Answers::new(&device.facts().ladder, limits);
         Self {
             device,
@@ -122,7 +120,7 @@ impl<D: Device> StepLoop<D> {
         if self.take_commands() == Go::Stop {
             return Turn::Stopped;
         }
-        let now = (self.clock)();
+        let now = self.clock.now();
         self.prompts.sweep(now);
         self.answers.sweep(now);
         let prefilled = self.prefill_step();
@@ -153,7 +151,7 @@ impl<D: Device> StepLoop<D> {
     fn wait_for_command(&self, until: Option<Instant>) -> Result<Command, RecvTimeoutError> {
         match until {
             None => self.commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(until) => self.commands.recv_timeout(until.saturating_duration_since((self.clock)())),
+            Some(until) => self.commands.recv_timeout(until.saturating_duration_since(self.clock.now())),
         }
     }
 
@@ -215,16 +213,16 @@ impl<D: Device> StepLoop<D> {
     }
 
     fn prefill_step(&mut self) -> bool {
-        let admitted = self.prompts.admit((self.clock)(), &mut self.device);
+        let admitted = self.prompts.admit(self.clock.now(), &mut self.device);
         if let Ok(cached) = &admitted {
             self.metrics.prefix_hit_tokens.inc_by(*cached);
         }
         self.settle(admitted.map(drop));
         let Some(step) = self.prompts.next_step() else { return false };
-        let began = (self.clock)();
+        let began = self.clock.now();
         let done = self.prompts.run(&step, &mut self.device);
         if let Ok(Ran::Computed) = &done {
-            let took = (self.clock)().duration_since(began);
+            let took = self.clock.now().duration_since(began);
             self.metrics.prefill_step.observe(took.as_secs_f64());
             self.metrics.prefill_tokens.inc_by(step.valid.into());
             self.prefill_rate.observe(step.valid, took);
@@ -237,10 +235,10 @@ impl<D: Device> StepLoop<D> {
         if !self.answers.plan() {
             return false;
         }
-        let began = (self.clock)();
+        let began = self.clock.now();
         let done = self.answers.run(&mut self.device);
         if let Ok(drawn) = &done {
-            let took = (self.clock)().duration_since(began);
+            let took = self.clock.now().duration_since(began);
             self.metrics.decode_step.observe(took.as_secs_f64());
             self.metrics.decode_tokens.inc_by(drawn.tokens.into());
             self.metrics.drafted_tokens.inc_by(drawn.drafts.verified.into());

@@ -6,7 +6,8 @@ use tracing::Span;
 /// When the caller gives up, if it said so in `grpc-timeout`: up to eight digits and a unit.
 pub fn deadline(metadata: &MetadataMap) -> Option<Instant> {
     let value = metadata.get("grpc-timeout")?.to_str().ok()?;
-    Instant::now().checked_add(timeout(value)?)
+    let now = tokio::time::Instant::now().into_std();
+    now.checked_add(timeout(value)?)
 }
 
 fn timeout(value: &str) -> Option<Duration> {

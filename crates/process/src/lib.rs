@@ -9,6 +9,8 @@ pub mod grpc;
 pub mod http;
 pub mod net;
 pub mod observe;
+mod random;
 pub mod threads;
 
 pub use drain::{Drain, Work};
+pub use random::Random;

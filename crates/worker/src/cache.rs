@@ -1,6 +1,6 @@
 //! What a worker can resume from, told to whoever watches it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -32,7 +32,7 @@ pub struct CacheLog {
 
 #[derive(Debug, Default)]
 struct Log {
-    held: HashMap<Bytes, CachedCheckpoint>,
+    held: BTreeMap<Bytes, CachedCheckpoint>,
     recent: VecDeque<CacheChange>,
     /// How many changes there were before those in `recent`.
     forgotten: u64,
@@ -100,7 +100,7 @@ impl CacheLog {
             return (CacheUpdate { whole: true, stored, removed: Vec::new() }, now);
         };
         // Of several changes of one hash the last one counts.
-        let mut last = HashMap::new();
+        let mut last = BTreeMap::new();
         for change in log.recent.iter().skip(usize::try_from(behind).unwrap_or(usize::MAX)) {
             let (hash, stored) = match change {
                 CacheChange::Stored(checkpoint) => (checkpoint.hash.clone(), Some(checkpoint.clone())),

@@ -1,8 +1,8 @@
 //! One start of one process.
 
 use bytes::Bytes;
+use process::Random;
 use proto::{status::Fault, v1::ErrorReason};
-use uuid::Uuid;
 
 /// A random id made at each start, so that messages meant for an earlier start are recognised.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,8 +10,8 @@ pub struct Incarnation(Bytes);
 
 impl Incarnation {
     /// A new one.
-    pub fn random() -> Self {
-        Self(Bytes::copy_from_slice(Uuid::new_v4().as_bytes()))
+    pub fn new(random: &Random) -> Self {
+        Self(Bytes::copy_from_slice(random.uuid().as_bytes()))
     }
 
     /// On the wire.

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use discovery::{Announce, Remote};
 use net::{Listener, Network, Traffic};
 use process::{
-    Drain,
+    Drain, Random,
     grpc::{self, HealthReporter, ServingStatus},
     http::{self, Ready},
 };
@@ -51,6 +51,8 @@ pub struct Shell {
     pub drain: Drain,
     /// How others are reached.
     pub network: Network,
+    /// Where ids and secrets come from.
+    pub random: Random,
     grpc: Listener,
     http: Listener,
     ready: Ready,
@@ -62,16 +64,18 @@ impl Shell {
         network: Network,
         flags: &Flags,
         drain: Drain,
+        random: Random,
     ) -> Result<Self, process::net::BindError> {
         let (grpc, grpc_address) = process::net::bind(&network, Traffic::Calls, "grpc", &flags.grpc).await?;
         let (http, http_address) = process::net::bind(&network, Traffic::Calls, "http", &flags.http).await?;
         Ok(Self {
-            incarnation: Incarnation::random(),
+            incarnation: Incarnation::new(&random),
             grpc_address,
             http_address,
             meters: Meters::new(),
             drain,
             network,
+            random,
             grpc,
             http,
             ready: Ready::new(),
@@ -89,6 +93,7 @@ impl Shell {
             meters: self.meters,
             drain: self.drain,
             network: self.network,
+            random: self.random,
             grpc: self.grpc,
             ready: self.ready,
             http,
@@ -111,6 +116,8 @@ pub struct Serving {
     pub drain: Drain,
     /// How others are reached.
     pub network: Network,
+    /// Where ids and secrets come from.
+    pub random: Random,
     grpc: Listener,
     ready: Ready,
     http: tokio::task::JoinHandle<std::io::Result<()>>,

@@ -114,6 +114,7 @@ impl Ours {
         let cancel = CancellationToken::new();
         let sent = self.runtime.block_on(send(
             ticket,
+            Incarnation(rand::random()),
             &mut source,
             &net::system(),
             Pace::default(),

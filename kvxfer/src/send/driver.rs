@@ -4,7 +4,6 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use net::{AnyStream, Network, Traffic};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::{SendAction, SendEvent, SendSession};
 use crate::ends::Source;
@@ -21,9 +20,10 @@ use crate::verdict::Verdict;
 use crate::wire::{Stream, Turn, Wire, Wires};
 
 /// Hands one sequence's state to the ticket's owner: connects at once, so that the lease stays alive while the source
-/// still computes, and returns after the verdict. Cancelling tells the receiver so; dropping the call cuts the connections.
+/// still computes, and returns after the verdict. `sender`: new for each call, so that nothing is taken from another. Cancelling tells the receiver so; dropping the call cuts the connections.
 pub async fn send(
     ticket: &Ticket,
+    sender: Incarnation,
     source: impl Source,
     network: &Network,
     pace: Pace,
@@ -32,7 +32,6 @@ pub async fn send(
 ) -> Verdict {
     let started = now();
     let manifest = Manifest::new(ticket.layout, ticket.state_pos);
-    let sender = Incarnation(Uuid::new_v4().into_bytes());
     let key = TransferKey::derive(&ticket.secret, &ticket.id, ticket.state_pos, &ticket.incarnation, &sender);
     let links = pace.links_for(ticket.layout.state_bytes(ticket.state_pos));
     let session = SendSession::new(manifest, ticket.incarnation, pace, links, started);

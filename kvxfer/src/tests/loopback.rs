@@ -20,7 +20,7 @@ use crate::recv::driver::Receiver;
 use crate::recv::listener::serve;
 use crate::segment::Segment;
 use crate::send::driver::send;
-use crate::ticket::Ticket;
+use crate::ticket::{Incarnation, Ticket};
 use crate::verdict::Verdict;
 
 /// A receiver on a loopback port, with the meters of both sides.
@@ -48,7 +48,10 @@ impl Rig {
     }
 
     async fn send(&self, source: impl Source) -> Result<crate::Receipt, Error> {
-        match send(&self.ticket, source, &net::system(), Pace::default(), &self.ours, &self.cancel).await {
+        let sender = Incarnation(rand::random());
+        match send(&self.ticket, sender, source, &net::system(), Pace::default(), &self.ours, &self.cancel)
+            .await
+        {
             Verdict::Held(receipt) => Ok(receipt),
             Verdict::Revoked(error) => Err(error),
             Verdict::Unknown(error) => panic!("unknown: {error}"),

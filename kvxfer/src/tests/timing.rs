@@ -73,7 +73,7 @@ async fn sending_to(
     cancel: &CancellationToken,
 ) -> Result<Receipt, Error> {
     let once: Network = Arc::new(Once(Mutex::new(Some(stream))));
-    match send(ticket, source, &once, Pace::default(), meters, cancel).await {
+    match send(ticket, Incarnation(rand::random()), source, &once, Pace::default(), meters, cancel).await {
         Verdict::Held(receipt) => Ok(receipt),
         Verdict::Revoked(error) => Err(error),
         Verdict::Unknown(error) => panic!("unknown: {error}"),

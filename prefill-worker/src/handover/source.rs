@@ -1,11 +1,11 @@
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use engine::{PrefillEvent, PrefillStream, PrefillTimings, SampledToken, SlotState};
 use kvxfer::segment::{self, WrongSize, wire_bytes};
 use kvxfer::{Layout, Reason, Segment, SegmentId, Source};
 use proto::v1::prefill_response::Event;
 use proto::v1::{self, PrefillProgress};
+use tokio::time::Instant;
 
 use super::{Drawn, Events, Handover};
 use crate::error::Error;

@@ -9,7 +9,7 @@ use engine::{
     PrefixCache, Role,
 };
 use host::Host;
-use process::Drain;
+use process::{Drain, Random};
 use programs::ShapeLadder;
 use programs::sampling::Sampling;
 use programs::weights::Float;
@@ -83,7 +83,7 @@ struct Side {
 
 async fn side(role: Role, ladder: ShapeLadder, flags: &worker::Flags) -> Side {
     let device = Script::default();
-    let shell = Shell::bind(net::system(), flags, Drain::new()).await.unwrap();
+    let shell = Shell::bind(net::system(), flags, Drain::new(), Random::system()).await.unwrap();
     let metrics = shell.meters.register(Metrics::register);
     let fake = FakeDevice::new(ladder, VOCABULARY, device.clone());
     let prefix = role.prefills().then(|| PrefixCache::new(HashUnit::new(16).unwrap(), 1 << 20));
@@ -149,15 +149,7 @@ impl Rig {
         let (prefill, decode) = (PrefillClient::new(channel(&p.at)), DecodeClient::new(channel(&d.at)));
         let (prefill_device, decode_device) = (p.device, d.device);
         let data = net::system().bind("127.0.0.1:0", net::Traffic::Bulk).await.unwrap();
-        let deps = decode_worker::Deps {
-            host: d.host,
-            at: d.at,
-            data,
-            random: || {
-                let id = *worker::Incarnation::random().bytes().first_chunk().unwrap();
-                (id, [7; 32])
-            },
-        };
+        let deps = decode_worker::Deps { host: d.host, at: d.at, data };
         let decoding = decode_worker::build(decode_flags, deps).unwrap();
         let prefilling =
             prefill_worker::build(prefill_flags, prefill_worker::Deps { host: p.host, at: p.at });

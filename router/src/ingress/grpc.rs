@@ -97,7 +97,7 @@ fn timeout(metadata: &MetadataMap) -> Option<Duration> {
     }
 }
 
-fn asked(request: GenerateRequest) -> Result<Asked, Error> {
+pub(crate) fn asked(request: GenerateRequest) -> Result<Asked, Error> {
     let prompt = match request.prompt {
         None => Prompt::Missing,
         Some(PromptMessage::Text(text)) => Prompt::Text(text),

@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, Method, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::future::try_join_all;
+use process::Random;
 use serde_json::{Value, json};
 use tracing::info_span;
 
@@ -76,7 +77,7 @@ async fn generate(
     headers: &HeaderMap,
     body: HttpBody,
 ) -> Result<Response, Error> {
-    let id = request_id(headers)?;
+    let id = request_id(headers, &router.random)?;
     let span = info_span!("generate", door = "http", request = %id);
     telemetry::propagate::from_headers(&span, headers);
     let arrival = router.arrival(span, None);
@@ -85,7 +86,7 @@ async fn generate(
     })?;
     let starts = plan.asked.into_iter().map(|asked| router.generate(asked, arrival.clone()));
     let choices = try_join_all(starts).await?;
-    let frame = Frame::new(kind, &id, &router.model.name, plan.choices_per_prompt);
+    let frame = Frame::new(kind, &id, &router, plan.choices_per_prompt);
     let mut response = match plan.stream {
         Some(options) => sse::response(frame, choices, options),
         None => whole::response(frame, choices).await?,
@@ -106,13 +107,22 @@ async fn read_plan(
     let text = tokio::time::timeout_at(arrival.deadline, body::read(body))
         .await
         .map_err(|_| Error::Deadline { stage: "the body was read" })??;
-    body::parse(&text)?.plan(kind, id, router.fresh_seed())
+    body::parse(&text)?.plan(kind, id, router.random.seed())
+}
+
+/// How many of the two APIs take a body, with all that it asks of sampling.
+pub(crate) fn takes(body: &str) -> usize {
+    let takes = |kind| {
+        let planned = body::parse(body).and_then(|body| body.plan(kind, "id", 7));
+        planned.is_ok_and(|plan| plan.asked.into_iter().all(|asked| asked.sampling.checked(2048, 7).is_ok()))
+    };
+    [Kind::Completion, Kind::Chat].into_iter().filter(|kind| takes(*kind)).count()
 }
 
 /// The client's own id for the request, or a fresh one.
-fn request_id(headers: &HeaderMap) -> Result<String, Error> {
+fn request_id(headers: &HeaderMap, random: &Random) -> Result<String, Error> {
     match headers.get(REQUEST_ID) {
-        None => Ok(uuid::Uuid::new_v4().simple().to_string()),
+        None => Ok(random.uuid().simple().to_string()),
         Some(value) => value
             .to_str()
             .map(str::to_owned)

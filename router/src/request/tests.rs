@@ -1,5 +1,6 @@
 use std::time::SystemTime;
 
+use process::Random;
 use programs::sampling;
 
 use super::{Asked, Chat, Door, Prompt, Request};
@@ -15,7 +16,8 @@ fn check(change: impl FnOnce(&mut Asked)) -> Result<Request, Error> {
     let prompt = Prompt::Text("hello".to_owned());
     let mut asked = Asked { model: "demo".to_owned(), prompt, ..Asked::default() };
     change(&mut asked);
-    Request::check(asked, &model, CONTEXT, 7, SystemTime::UNIX_EPOCH)
+    let random = Random::new(|bytes| bytes.fill(7));
+    Request::check(asked, &model, CONTEXT, &random, SystemTime::UNIX_EPOCH)
 }
 
 fn refused_field(change: impl FnOnce(&mut Asked)) -> String {
@@ -30,9 +32,9 @@ fn what_is_unset_is_filled_in() {
     let request = check(|_| {}).unwrap();
     assert_eq!((request.prompt.len(), request.max_tokens), (5, 11), "as much as the context holds");
     assert_eq!(request.sampling.max_tokens, Some(11));
-    assert_eq!(request.sampling.seed, 7);
+    assert_eq!(request.sampling.seed, 0x0707_0707_0707_0707);
     assert_eq!(request.end_tokens, [crate::test_model::END]);
-    assert!(!request.id.is_empty());
+    assert_eq!(request.id, "07070707-0707-4707-8707-070707070707");
     let few = check(|asked| asked.default_max_tokens = Some(3)).unwrap();
     assert_eq!(few.max_tokens, 3);
     let stops = sampling::Asked { ignore_eos: true, stop_token_ids: vec![65], ..Default::default() };

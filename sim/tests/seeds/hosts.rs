@@ -1,6 +1,6 @@
 //! What runs on the hosts: the programs as their `main` puts them together, over a played device.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,15 +11,17 @@ use engine::fake::{FakeDevice, Script};
 use engine::{Engine, HashUnit, Limits, Metrics, PrefixCache, Role, Stepper, Turn};
 use host::Host;
 use net::{Network, Traffic};
-use process::Drain;
+use process::{Drain, Random};
 use programs::ShapeLadder;
 use programs::weights::Float;
 use proto::v1::Fingerprint;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use router::{Deps, Listeners, Model, Router};
 use sim::{Noise, Simulated};
 use telemetry::Meters;
 use tokio::time::sleep;
-use worker::{Incarnation, Shell};
+use worker::Shell;
 
 pub(crate) const MODEL: &str = "k3-demo";
 pub(crate) const VOCABULARY: usize = 2048;
@@ -30,13 +32,15 @@ const LEASE: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(4);
 
 /// What the processes that run now say of themselves, by host. Of one that crashed nothing is left.
-pub(crate) type Running = Arc<Mutex<HashMap<String, Meters>>>;
+pub(crate) type Running = Arc<Mutex<BTreeMap<String, Meters>>>;
 
 /// What all hosts of a simulation have in common.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) running: Running,
     pub(crate) noise: Noise,
+    pub(crate) clocks: Clocks,
+    pub(crate) random: Random,
     pub(crate) keeps: bool,
     pub(crate) drafts: u32,
 }
@@ -47,6 +51,8 @@ impl World {
         Self {
             running: Running::default(),
             noise: Noise::new(seed),
+            clocks: Clocks::default(),
+            random: random(seed),
             keeps: seed.is_multiple_of(2),
             drafts: (seed / 2 % 2 * 3) as u32,
         }
@@ -75,8 +81,29 @@ impl World {
     }
 }
 
-pub(crate) fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
+/// How many milliseconds the engines' clocks are ahead, by host. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Clocks(Arc<Mutex<BTreeMap<String, i64>>>);
+
+impl Clocks {
+    pub(crate) fn set(&self, host: &str, ahead: i64) {
+        self.0.lock().unwrap().insert(host.to_owned(), ahead);
+    }
+
+    fn of(&self, host: &str) -> impl Fn() -> Instant + Clone + Send + Sync + use<> {
+        let (clocks, host) = (self.clone(), host.to_owned());
+        move || {
+            let now = tokio::time::Instant::now().into_std();
+            let ahead = clocks.0.lock().unwrap().get(&host).copied().unwrap_or_default();
+            let by = Duration::from_millis(ahead.unsigned_abs());
+            if ahead < 0 { now.checked_sub(by).unwrap() } else { now + by }
+        }
+    }
+}
+
+fn random(seed: u64) -> Random {
+    let random = Mutex::new(StdRng::seed_from_u64(seed));
+    Random::new(move |bytes| random.lock().unwrap().fill_bytes(bytes))
 }
 
 pub(crate) async fn router(world: World) -> turmoil::Result {
@@ -90,7 +117,7 @@ pub(crate) async fn router(world: World) -> turmoil::Result {
     let meters = Meters::new();
     world.runs("router", &meters);
     let drain = Drain::new();
-    let deps = Deps { network, members: registry.watch(), meters, drain, seed: || 7 };
+    let deps = Deps { network, members: registry.watch(), meters, drain, random: world.random.clone() };
     let router = Router::build(model, flags.config(), deps);
     let membership = MembershipService::new(registry, LEASE);
     router.serve(Listeners { grpc, http }, membership, Duration::from_secs(5)).await?;
@@ -110,20 +137,21 @@ async fn side(
     ladder: ShapeLadder,
     flags: &worker::Flags,
 ) -> (Host, Shell) {
-    let shell = Shell::bind(world.network(name), flags, Drain::new()).await.unwrap();
+    let shell = Shell::bind(world.network(name), flags, Drain::new(), world.random.clone()).await.unwrap();
     world.runs(name, &shell.meters);
     let device = FakeDevice::new(ladder, VOCABULARY, Script::default());
     let prefix =
         (world.keeps && role == Role::Prefill).then(|| PrefixCache::new(HashUnit::new(16).unwrap(), 1 << 16));
     let metrics = shell.meters.register(Metrics::register);
-    let (engine, steps) = Engine::stepped(device, role, Limits::default(), prefix, metrics, now);
-    tokio::spawn(run(steps));
+    let clock = world.clocks.of(name);
+    let (engine, steps) = Engine::stepped(device, role, Limits::default(), prefix, metrics, clock.clone());
+    tokio::spawn(run(steps, clock));
     let fingerprint = Fingerprint { model: MODEL.to_owned(), ..Fingerprint::default() };
     (Host::over(engine, fingerprint), shell)
 }
 
 /// Runs an engine's steps on the host's own time.
-async fn run(mut steps: Stepper<FakeDevice>) {
+async fn run(mut steps: Stepper<FakeDevice>, clock: impl Fn() -> Instant) {
     let bell = steps.bell();
     loop {
         match steps.turn() {
@@ -132,7 +160,7 @@ async fn run(mut steps: Stepper<FakeDevice>) {
             Turn::Idle { until: None } => bell.notified().await,
             Turn::Idle { until: Some(until) } => tokio::select! {
                 () = bell.notified() => {}
-                () = tokio::time::sleep_until(until.into()) => {}
+                () = sleep(until.saturating_duration_since(clock())) => {}
             },
         }
     }
@@ -153,11 +181,7 @@ pub(crate) async fn decode(world: World, name: String) -> turmoil::Result {
     let (host, shell) = side(&world, &name, Role::Decode, ladder, &flags.worker).await;
     let network = shell.network.clone();
     let (data, _) = process::net::bind(&network, Traffic::Bulk, "data", &format!("0.0.0.0:{DATA}")).await?;
-    let random = || {
-        let secret: Vec<u8> = [Incarnation::random().bytes(), Incarnation::random().bytes()].concat();
-        (*Incarnation::random().bytes().first_chunk().unwrap(), *secret.first_chunk().unwrap())
-    };
-    let deps = decode_worker::Deps { host, at: shell.serve_http(), data, random };
+    let deps = decode_worker::Deps { host, at: shell.serve_http(), data };
     decode_worker::build(flags, deps)?.serve().await?;
     Ok(())
 }

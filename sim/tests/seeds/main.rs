@@ -3,16 +3,18 @@
 
 mod hosts;
 mod leaving;
+mod repeated;
 mod requests;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sim::{Fault, Fleet, Noise, Plan, Timed};
+use sim::{Damage, Fault, Fleet, Plan, Timed};
 use turmoil::Sim;
 
 use hosts::{Running, World};
-use requests::{DEADLINE, Outcome, Outcomes};
+use requests::{DEADLINE, Ended, Outcome, Outcomes};
 
 const FLEET: Fleet = Fleet { prefill: 2, decode: 2 };
 const REQUESTS: usize = 40;
@@ -26,8 +28,8 @@ struct Report {
     left: usize,
     failed: Vec<(usize, Outcome)>,
     longest: Duration,
-    /// Writes of transfers that were damaged.
-    damaged: u64,
+    /// What was done to transfers, and how often.
+    damaged: BTreeMap<Damage, u64>,
     /// Requests that went on with other workers.
     migrations: u64,
     /// Prompt tokens that need not be computed, by the workers that live at the end.
@@ -36,8 +38,13 @@ struct Report {
 
 /// One run; panics where a promise is broken.
 fn run(seed: u64, faults: usize) -> Report {
+    traced(seed, faults).0
+}
+
+/// One run, and all that happened in it.
+fn traced(seed: u64, faults: usize) -> (Report, Vec<String>) {
     let world = World::new(seed);
-    let noise = world.noise.clone();
+    let mut trace = Vec::new();
     let mut sim = cluster(seed, &world);
     let outcomes = Outcomes::default();
     let began: Arc<Mutex<Option<Duration>>> = Arc::default();
@@ -56,7 +63,8 @@ fn run(seed: u64, faults: usize) -> Report {
     loop {
         let since = began.lock().unwrap().map(|began| sim.elapsed() - began);
         while let Some(timed) = coming.next_if(|timed| since.is_some_and(|since| since >= timed.at)) {
-            apply(&mut sim, &noise, &timed);
+            apply(&mut sim, &world, &timed);
+            trace.push(format!("{:?} {timed:?}", sim.elapsed()));
         }
         if sim.step().unwrap_or_else(|error| panic!("seed {seed}: {error}")) {
             break;
@@ -66,7 +74,14 @@ fn run(seed: u64, faults: usize) -> Report {
     let counted = |name| counter(&world.running, name);
     let (migrations, cached) =
         (counted("tandem_router_migrations_total"), counted("tandem_prefix_hit_tokens_total"));
-    report(&outcomes, noise.damaged(), migrations, cached)
+    let outcomes = outcomes.lock().unwrap();
+    trace.extend(outcomes.iter().map(|ended| format!("{ended:?}")));
+    for (host, meters) in world.running.lock().unwrap().iter() {
+        let text = meters.text();
+        let lines: BTreeSet<&str> = text.lines().collect();
+        trace.extend(lines.into_iter().map(|line| format!("{host} {line}")));
+    }
+    (report(&outcomes, world.noise.done(), migrations, cached), trace)
 }
 
 /// A router and its workers, each on a host of its own.
@@ -92,17 +107,19 @@ fn cluster(seed: u64, world: &World) -> Sim<'static> {
     sim
 }
 
-fn apply(sim: &mut Sim<'_>, noise: &Noise, timed: &Timed) {
+fn apply(sim: &mut Sim<'_>, world: &World, timed: &Timed) {
     match &timed.fault {
         Fault::Crash(host) => sim.crash(host.as_str()),
         Fault::Start(host) => sim.bounce(host.as_str()),
         Fault::Cut(a, b) => sim.partition(a.as_str(), b.as_str()),
+        Fault::Unheard(from, to) => sim.partition_oneway(from.as_str(), to.as_str()),
         Fault::Hold(a, b) => sim.hold(a.as_str(), b.as_str()),
         Fault::Mend(a, b) => {
             sim.repair(a.as_str(), b.as_str());
             sim.release(a.as_str(), b.as_str());
         }
-        Fault::Noise(one_in) => noise.set(*one_in),
+        Fault::Noise(one_in) => world.noise.set(*one_in),
+        Fault::Skew(host, ahead) => world.clocks.set(host, *ahead),
         Fault::Slow(millis) => sim.set_max_message_latency(Duration::from_millis(*millis)),
     }
 }
@@ -133,8 +150,7 @@ fn counter(running: &Running, name: &str) -> u64 {
     running.lock().unwrap().values().map(of).sum()
 }
 
-fn report(outcomes: &Outcomes, damaged: u64, migrations: u64, cached: u64) -> Report {
-    let outcomes = outcomes.lock().unwrap();
+fn report(outcomes: &[Ended], damaged: BTreeMap<Damage, u64>, migrations: u64, cached: u64) -> Report {
     assert_eq!(outcomes.len(), REQUESTS);
     let count = |wanted| outcomes.iter().filter(|(_, outcome, _)| *outcome == wanted).count();
     let failed = outcomes.iter().filter(|(_, outcome, _)| matches!(outcome, Outcome::Failed(..)));
@@ -172,6 +188,11 @@ fn no_fault_makes_a_wrong_token_or_leaves_anything_held() {
     println!("{right} right, {failed} failed, the longest took {longest:?}");
     assert!(failed * 100 <= right, "{failed} failed of {right}");
     // Faults that nobody notices show nothing.
-    let (damaged, migrations) = (sum(|report| report.damaged), sum(|report| report.migrations));
-    assert!(damaged > 0 && migrations > 10 && sum(|report| report.cached) > 0, "{damaged} {migrations}");
+    let migrations = sum(|report| report.migrations);
+    assert!(migrations > 10 && sum(|report| report.cached) > 0, "{migrations}");
+    for kind in Damage::ALL {
+        let times: u64 = reports.iter().filter_map(|report| report.damaged.get(&kind)).sum();
+        println!("{kind:?} {times} times");
+        assert!(times > 0, "no write was {kind:?}");
+    }
 }

@@ -30,8 +30,11 @@ pub(crate) enum Outcome {
     Failed(Code, String),
 }
 
+/// A request, how it ended, and how long it took.
+pub(crate) type Ended = (usize, Outcome, Duration);
+
 /// All that ended so far.
-pub(crate) type Outcomes = Arc<Mutex<Vec<(usize, Outcome, Duration)>>>;
+pub(crate) type Outcomes = Arc<Mutex<Vec<Ended>>>;
 
 pub(crate) struct Request {
     after: Duration,

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ type Last = Result<DecodeEvent, Error>;
 #[derive(Debug)]
 pub(super) struct Answers {
     plan: Decode,
-    answers: HashMap<SequenceId, Answer>,
+    answers: BTreeMap<SequenceId, Answer>,
     packer: Packer,
     draws: Draws,
     context: u32,
@@ -49,7 +49,7 @@ impl Answers {
     pub(super) fn new(ladder: &ShapeLadder, limits: Limits) -> Self {
         Self {
             plan: Decode::new(ladder.batches.clone()),
-            answers: HashMap::new(),
+            answers: BTreeMap::new(),
             packer: Packer::new(ladder),
             draws: Draws::default(),
             context: ladder.context,

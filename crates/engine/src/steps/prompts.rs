@@ -1,4 +1,4 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use prefix::{Chain, Tokens};
@@ -6,7 +6,7 @@ use programs::sampling::SampleRow;
 use scheduler::{Ask, ChunkStep, Grid, Prefill, Priority, SequenceId, Start};
 use statepool::{Admitted, Hit};
 
-use super::Clock;
+use crate::clock::Clock;
 use crate::command::StartPrefill;
 use crate::outlet::Outlet;
 use crate::{
@@ -21,7 +21,7 @@ mod keep;
 #[derive(Debug)]
 pub(super) struct Prompts {
     plan: Prefill<Lease>,
-    prompts: HashMap<SequenceId, Prompt>,
+    prompts: BTreeMap<SequenceId, Prompt>,
     pool: Pool,
     facts: Facts,
     limits: Limits,
@@ -44,7 +44,7 @@ struct Prompt {
     /// Positions before this one were told of.
     told: u32,
     /// Where its state is to be kept.
-    marks: HashSet<u32>,
+    marks: BTreeSet<u32>,
     /// After so many tokens its state was kept last.
     kept: u32,
 }
@@ -75,7 +75,7 @@ impl Prompts {
     ) -> Self {
         let grid = Grid::new(facts.ladder.chunks.clone());
         let plan = Prefill::new(grid, limits.patience);
-        Self { plan, prompts: HashMap::new(), pool, facts: facts.clone(), limits, keep, clock }
+        Self { plan, prompts: BTreeMap::new(), pool, facts: facts.clone(), limits, keep, clock }
     }
 
     pub(super) fn queue(&mut self, start: StartPrefill) {
@@ -85,13 +85,13 @@ impl Prompts {
             outlet.end(Err(Error::QueueFull { waiting }));
             return;
         }
-        let asked = (self.clock)();
+        let asked = self.clock.now();
         let tokens = u32::try_from(job.prompt.len()).unwrap_or(u32::MAX);
         let ask = Ask { tokens, priority: Priority(job.priority), asked, deadline: job.deadline };
         self.plan.queue(sequence, ask);
         let row = SampleRow::pack(&job.sampling);
         let (began, cached, told, kept) = (None, 0, 0, 0);
-        let marks = HashSet::new();
+        let marks = BTreeSet::new();
         let prompt = Prompt { job, chain, row, outlet, asked, began, cached, told, marks, kept };
         self.prompts.insert(sequence, prompt);
     }
@@ -212,14 +212,14 @@ impl Prompts {
         let began = prompt.began.unwrap_or(prompt.asked);
         let timings = PrefillTimings {
             queued: began.duration_since(prompt.asked),
-            computed: (self.clock)().duration_since(began),
+            computed: self.clock.now().duration_since(began),
         };
         Ok(PrefillEvent::Done { first, state, cached: prompt.cached, timings })
     }
 
     /// Ends every prompt under way: its state is gone. Those that wait have none yet.
     pub(super) fn lose_state(&mut self) {
-        let under_way: HashSet<SequenceId> =
+        let under_way: Vec<SequenceId> =
             self.prompts.keys().copied().filter(|sequence| self.plan.lease(*sequence).is_some()).collect();
         for sequence in under_way {
             self.end(sequence, Err(Error::StateLost));

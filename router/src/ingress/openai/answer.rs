@@ -2,10 +2,12 @@
 
 use std::time::SystemTime;
 
+use process::Random;
 use proto::v1::{Finish, FinishReason, Timing, Usage};
 use serde::Serialize;
 
 use super::logprobs::Logprobs;
+use crate::journey::Router;
 
 /// Which of the two APIs is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,7 @@ pub(super) struct Frame {
     created: u64,
     model: String,
     choices_per_prompt: usize,
+    random: Random,
 }
 
 /// A whole answer, or one chunk of it.
@@ -92,19 +95,18 @@ struct FunctionBody<'a> {
 
 impl<'a> CallBody<'a> {
     /// A whole call.
-    pub(super) fn whole(name: &'a str, arguments: &'a str) -> Self {
-        let id = Some(format!("call_{}", uuid::Uuid::new_v4().simple()));
+    pub(super) fn whole(id: String, name: &'a str, arguments: &'a str) -> Self {
         Self {
             index: None,
-            id,
+            id: Some(id),
             r#type: Some("function"),
             function: FunctionBody { name: Some(name), arguments },
         }
     }
 
     /// The first piece of call `index`.
-    pub(super) fn first(index: usize, name: &'a str) -> Self {
-        Self { index: Some(index), ..Self::whole(name, "") }
+    pub(super) fn first(index: usize, id: String, name: &'a str) -> Self {
+        Self { index: Some(index), ..Self::whole(id, name, "") }
     }
 
     /// A further piece of call `index`.
@@ -147,16 +149,22 @@ pub(super) struct TimingBody {
 }
 
 impl Frame {
-    pub(super) fn new(kind: Kind, id: &str, model: &str, choices_per_prompt: usize) -> Self {
+    pub(super) fn new(kind: Kind, id: &str, router: &Router, choices_per_prompt: usize) -> Self {
         let prefix = if kind == Kind::Chat { "chatcmpl" } else { "cmpl" };
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Self {
             kind,
             id: format!("{prefix}-{id}"),
             created: since_epoch.as_secs(),
-            model: model.to_owned(),
+            model: router.model.name.clone(),
             choices_per_prompt,
+            random: router.random.clone(),
         }
+    }
+
+    /// The id of one more call of a tool.
+    pub(super) fn call_id(&self) -> String {
+        format!("call_{}", self.random.uuid().simple())
     }
 
     /// Counts one choice's tokens into the answer's; choices of the same prompt count its tokens once.

@@ -102,7 +102,7 @@ impl Started {
         parts
     }
 
-    fn turn<'p>(&mut self, part: &'p Part) -> Turn<'p> {
+    fn turn<'p>(&mut self, part: &'p Part, frame: &Frame) -> Turn<'p> {
         let role = (!std::mem::replace(&mut self.has_role, true)).then_some("assistant");
         let turn = Turn { role, ..Turn::default() };
         match part {
@@ -113,7 +113,7 @@ impl Started {
             Part::Reasoning(text) => Turn { reasoning_content: Some(text), ..turn },
             Part::Call { name } => {
                 self.calls += 1;
-                Turn { tool_calls: vec![CallBody::first(self.calls - 1, name)], ..turn }
+                Turn { tool_calls: vec![CallBody::first(self.calls - 1, frame.call_id(), name)], ..turn }
             }
             Part::Arguments(json) => {
                 Turn { tool_calls: vec![CallBody::more(self.calls.saturating_sub(1), json)], ..turn }
@@ -137,7 +137,7 @@ impl Events {
         };
         let contents: Vec<Content<'_>> = match kind {
             Kind::Completion => vec![Content::Text(&delta.text)],
-            Kind::Chat => parts.iter().map(|part| Content::Delta(started.turn(part))).collect(),
+            Kind::Chat => parts.iter().map(|part| Content::Delta(started.turn(part, &self.frame))).collect(),
         };
         let mut logprobs =
             (!delta.logprobs.is_empty()).then(|| Logprobs::of(kind, &delta.logprobs, &mut started.offset));

@@ -37,7 +37,7 @@ pub(super) async fn response(frame: Frame, choices: Vec<TokenStream>) -> Result<
             index,
             content: match frame.kind {
                 Kind::Completion => Content::Text(&one.text),
-                Kind::Chat => Content::Message(one.turn()),
+                Kind::Chat => Content::Message(one.turn(&frame)),
             },
             logprobs: (!one.logprobs.is_empty()).then(|| Logprobs::of(frame.kind, &one.logprobs, &mut 0)),
             finish_reason: Some(finish_reason(&one.finish, one.calls_ended)),
@@ -85,8 +85,9 @@ impl Collected {
         }
     }
 
-    fn turn(&self) -> Turn<'_> {
-        let calls = self.calls.iter().map(|(name, arguments)| CallBody::whole(name, arguments));
+    fn turn(&self, frame: &Frame) -> Turn<'_> {
+        let calls = self.calls.iter();
+        let calls = calls.map(|(name, arguments)| CallBody::whole(frame.call_id(), name, arguments));
         let has_content = self.calls.is_empty() || !self.text.is_empty();
         Turn {
             role: Some("assistant"),

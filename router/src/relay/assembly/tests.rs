@@ -1,5 +1,6 @@
 use std::time::SystemTime;
 
+use process::Random;
 use proto::v1::{EndReason, FinishReason, TokenDelta};
 use text::Tokenizer;
 
@@ -22,7 +23,7 @@ fn fixture(change: impl FnOnce(&mut Asked)) -> Fixture {
     let mut asked =
         Asked { model: "demo".to_owned(), prompt: Prompt::Tokens(vec![1, 2]), ..Asked::default() };
     change(&mut asked);
-    let request = Request::check(asked, &model, 64, 7, SystemTime::UNIX_EPOCH).unwrap();
+    let request = Request::check(asked, &model, 64, &Random::system(), SystemTime::UNIX_EPOCH).unwrap();
     let tokenizer = model.tokenizer;
     Fixture { assembly: Assembly::new(&request, &tokenizer), tokenizer }
 }

@@ -33,7 +33,7 @@ impl Prompts {
         let (Some(prompt), Some(lease)) = (self.prompts.get_mut(&sequence), self.plan.lease(sequence)) else {
             return Ok(Ok(0));
         };
-        prompt.began.get_or_insert_with(self.clock);
+        prompt.began.get_or_insert_with(|| self.clock.now());
         let resume_at = hit.as_ref().map_or(0, |hit| hit.resume_at.0);
         tracing::debug!(
             request_id = prompt.job.request_id,
