@@ -64,7 +64,7 @@ impl Shell {
         drain: Drain,
     ) -> Result<Self, process::net::BindError> {
         let (grpc, grpc_address) = process::net::bind(&network, Traffic::Calls, "grpc", &flags.grpc).await?;
-        let (http, http_address) = process::net::bind(&network, Traffic::Calls, "http", &flags.http).await?;
+        let (http, http_address) = process::net::bind(&network, Traffic::Public, "http", &flags.http).await?;
         Ok(Self {
             incarnation: Incarnation::random(),
             grpc_address,
