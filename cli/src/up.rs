@@ -58,6 +58,10 @@ pub struct Flags {
     /// Further flags for every decode worker
     #[arg(long, value_name = "FLAG")]
     pub decode_flag: Vec<String>,
+    /// Folder with tls.crt, tls.key and ca.crt: TLS between all processes, as their own --tls says. Workers then join at a port
+    /// of their own
+    #[arg(long, env = "TANDEM_TLS", value_name = "FOLDER")]
+    pub tls: Option<PathBuf>,
     /// Log filter of every process
     #[arg(long, env = "TANDEM_LOG", default_value = "info")]
     pub log: String,
@@ -65,12 +69,21 @@ pub struct Flags {
 
 impl Flags {
     fn router(&self) -> Vec<String> {
-        vec![
+        let mut args = vec![
             format!("--model={}", self.model.display()),
             format!("--grpc={}", self.grpc),
             format!("--http={}", self.http),
             format!("--log={}", self.log),
-        ]
+        ];
+        if self.tls.is_some() {
+            args.push("--members=127.0.0.1:0".to_owned());
+        }
+        args.extend(self.tls());
+        args
+    }
+
+    fn tls(&self) -> Option<String> {
+        self.tls.as_ref().map(|folder| format!("--tls={}", folder.display()))
     }
 
     fn worker(&self, router: &str, name: &str, more: &[String]) -> Vec<String> {
@@ -83,6 +96,7 @@ impl Flags {
             format!("--threads={threads}"),
             format!("--log={}", self.log),
         ];
+        args.extend(self.tls());
         args.extend(self.numerics.to_flags());
         args.extend_from_slice(more);
         args
@@ -135,7 +149,7 @@ impl Cluster {
                         child.addresses = Some(addresses.clone());
                     }
                     if first {
-                        self.start_workers(&addresses.grpc)?;
+                        self.start_workers(addresses.members.as_ref().unwrap_or(&addresses.grpc))?;
                     }
                     announced = self.publish(announced)?;
                 }

@@ -16,7 +16,7 @@ fn main() -> anyhow::Result<()> {
 async fn run(flags: Flags) -> anyhow::Result<()> {
     let tracing = process::observe::start("tandem-decode-worker", &flags.worker.observe)?;
     let drain = flags.worker.observe.drain()?;
-    let network = net::system();
+    let network = net::cluster(flags.worker.tls.as_deref()).context("--tls")?;
     let shell = Shell::bind(network.clone(), &flags.worker, drain.clone(), Random::system()).await?;
     let (data, _) = process::net::bind(&network, Traffic::Bulk, "data", &flags.data).await?;
     let at = shell.serve_http();

@@ -9,3 +9,4 @@ mod refusals;
 mod state;
 mod storm;
 mod timing;
+mod tls;

@@ -3,7 +3,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -36,6 +36,8 @@ pub(crate) struct Wire {
     reader: FrameReader,
     tagger: Tagger,
     unwritten: VecDeque<Piece>,
+    /// The stream may hold back some of what it took, as TLS does.
+    unflushed: bool,
     /// A write failed: the peer is gone, and nothing more is written.
     broken: bool,
     /// A receiver's place for a connection.
@@ -116,6 +118,7 @@ impl Wire {
             reader: FrameReader::new(incoming, landing),
             tagger: Tagger::new(outgoing),
             unwritten: VecDeque::new(),
+            unflushed: false,
             broken: false,
             place: None,
         }
@@ -157,14 +160,10 @@ impl Wire {
 
     /// Writes and reads what the stream will take and give now. Progress is kept here, so a turn may be given up.
     pub(crate) fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Turn>> {
-        let mut written = false;
-        while !self.unwritten.is_empty() && !self.broken {
-            match self.poll_write(cx)? {
-                Poll::Ready(()) => written = self.unwritten.is_empty(),
-                Poll::Pending => break,
-            }
-        }
-        if written {
+        if (self.unflushed || !self.unwritten.is_empty())
+            && !self.broken
+            && self.poll_write_all(cx)?.is_ready()
+        {
             return Poll::Ready(Ok(Turn::Written));
         }
         let mut space = self.reader.space();
@@ -177,6 +176,17 @@ impl Wire {
 
     pub(crate) async fn turn(&mut self) -> io::Result<Turn> {
         poll_fn(|cx| self.poll_turn(cx)).await
+    }
+
+    /// Ready when nothing is left here or in the stream.
+    fn poll_write_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unwritten.is_empty() {
+            ready!(self.poll_write(cx))?;
+        }
+        let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
+        self.unflushed = false;
+        self.broken |= flushed.is_err();
+        Poll::Ready(flushed)
     }
 
     /// Ready when something was written.
@@ -193,6 +203,7 @@ impl Wire {
         }
         let fault = match Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..count]) {
             Poll::Ready(Ok(written)) if written > 0 => {
+                self.unflushed = true;
                 self.consume(written);
                 return Poll::Ready(Ok(()));
             }
@@ -225,9 +236,7 @@ impl Wire {
             return;
         }
         let farewell = async {
-            while !self.unwritten.is_empty() {
-                poll_fn(|cx| self.poll_write(cx)).await?;
-            }
+            poll_fn(|cx| self.poll_write_all(cx)).await?;
             poll_fn(|cx| Pin::new(&mut self.stream).poll_shutdown(cx)).await?;
             let mut rest = vec![0; 16 << 10];
             loop {

@@ -15,7 +15,8 @@ fn main() -> anyhow::Result<()> {
 async fn run(flags: Flags) -> anyhow::Result<()> {
     let tracing = process::observe::start("tandem-prefill-worker", &flags.worker.observe)?;
     let drain = flags.worker.observe.drain()?;
-    let shell = Shell::bind(net::system(), &flags.worker, drain.clone(), Random::system()).await?;
+    let network = net::cluster(flags.worker.tls.as_deref()).context("--tls")?;
+    let shell = Shell::bind(network, &flags.worker, drain.clone(), Random::system()).await?;
     let at = shell.serve_http();
     let loading = {
         let (flags, meters) = (flags.clone(), at.meters.clone());

@@ -6,23 +6,29 @@ use net::Traffic;
 use process::Random;
 use router::{Deps, Flags, Listeners, Model, Router};
 use telemetry::Meters;
+use tracing::field::display;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let flags: Flags = process::config::parse();
     let _tracing = process::observe::start("tandem-router", &flags.observe)?;
     let drain = flags.observe.drain()?;
-    let network = net::system();
-    let (grpc, grpc_address) = process::net::bind(&network, Traffic::Calls, "grpc", &flags.grpc).await?;
-    let (http, http_address) = process::net::bind(&network, Traffic::Calls, "http", &flags.http).await?;
+    let network = net::cluster(flags.tls.as_deref()).context("--tls")?;
+    let (grpc, grpc_address) = process::net::bind(&network, Traffic::Public, "grpc", &flags.grpc).await?;
+    let (http, http_address) = process::net::bind(&network, Traffic::Public, "http", &flags.http).await?;
+    let members = match &flags.members {
+        Some(address) => Some(process::net::bind(&network, Traffic::Calls, "members", address).await?),
+        None => None,
+    };
+    let (members, members_address) = members.unzip();
     let model = Model::open(&flags.model, flags.served_name())
         .with_context(|| format!("--model {}", flags.model.display()))?;
     let registry = InMemory::new();
     let deps =
         Deps { network, members: registry.watch(), meters: Meters::new(), drain, random: Random::system() };
     let router = Router::build(model, flags.config(), deps);
-    tracing::info!(grpc = %grpc_address, http = %http_address, "listening");
+    tracing::info!(grpc = %grpc_address, http = %http_address, members = members_address.map(display), "listening");
     let membership = MembershipService::new(registry, flags.lease());
-    router.serve(Listeners { grpc, http }, membership, flags.grace()).await?;
+    router.serve(Listeners { grpc, http, members }, membership, flags.grace()).await?;
     Ok(())
 }

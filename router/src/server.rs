@@ -12,6 +12,7 @@ use proto::v1::Role;
 use proto::v1::inference_server::InferenceServer;
 use proto::v1::membership_server::MembershipServer;
 use tokio::time::timeout;
+use tonic::service::Routes;
 
 use crate::ingress;
 use crate::journey::Router;
@@ -26,6 +27,8 @@ const DRAIN_POLL: Duration = Duration::from_millis(20);
 pub struct Listeners {
     pub grpc: Listener,
     pub http: Listener,
+    /// Where workers join; with clients, if nowhere else.
+    pub members: Option<Listener>,
 }
 
 /// Why serving ended, other than by a drain.
@@ -53,12 +56,17 @@ impl Router {
         let inference = InferenceServer::new(ingress::Grpc::new(self.clone()))
             .max_decoding_message_size(MESSAGE_LIMIT)
             .max_encoding_message_size(MESSAGE_LIMIT);
-        let routes = routes.add_service(inference).add_service(MembershipServer::new(membership));
+        let membership = MembershipServer::new(membership);
+        let (clients, members) = match listeners.members {
+            Some(listener) => (routes.clone(), Some((listener, routes.add_service(membership)))),
+            None => (routes.add_service(membership), None),
+        };
+        let clients = (listeners.grpc, clients.add_service(inference));
         let ready = Ready::new();
         let pages = http::routes(self.meters.clone(), ready.clone()).merge(ingress::openai(self.clone()));
         // The doors close after the drain began: until then, requests are refused with a reason.
         let doors = Drain::new();
-        let mut grpc = tokio::spawn(grpc::serve(listeners.grpc, routes, doors.clone()));
+        let mut grpc = tokio::spawn(serve_grpc(clients, members, doors.clone()));
         let mut http = tokio::spawn(http::serve(listeners.http, pages, doors.clone()));
         let drain = self.drain.clone();
         tokio::select! {
@@ -122,6 +130,23 @@ impl Router {
             tracing::warn!(requests = held(), "requests were cut off at the end of the grace period");
         }
     }
+}
+
+type Served = (Listener, Routes);
+
+async fn serve_grpc(
+    clients: Served,
+    members: Option<Served>,
+    doors: Drain,
+) -> Result<(), tonic::transport::Error> {
+    let members = async {
+        match members {
+            Some((listener, routes)) => grpc::serve(listener, routes, doors.clone()).await,
+            None => Ok(()),
+        }
+    };
+    tokio::try_join!(grpc::serve(clients.0, clients.1, doors.clone()), members)?;
+    Ok(())
 }
 
 #[cfg(test)]

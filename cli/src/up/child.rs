@@ -54,6 +54,8 @@ pub(super) struct Addresses {
     pub(super) grpc: String,
     pub(super) http: String,
     pub(super) data: Option<String>,
+    /// A router's, where workers join elsewhere than at its `grpc`.
+    pub(super) members: Option<String>,
 }
 
 /// What a process says.

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use anyhow::Context;
 use serde::Serialize;
 
-use super::child::{Child, Program};
+use super::child::{Addresses, Child, Program};
 
 /// A whole, ready cluster.
 #[derive(Debug, Serialize)]
@@ -20,6 +20,7 @@ pub(super) struct Router {
     pub(super) pid: u32,
     pub(super) grpc: String,
     pub(super) http: String,
+    pub(super) members: Option<String>,
 }
 
 /// A worker's process.
@@ -42,7 +43,10 @@ impl State {
             let at = child.addresses.clone()?;
             match child.spec.program {
                 Program::PrefillWorker | Program::DecodeWorker if !child.joined => return None,
-                Program::Router => router = Some(Router { pid: child.pid, grpc: at.grpc, http: at.http }),
+                Program::Router => {
+                    let Addresses { grpc, http, members, .. } = at;
+                    router = Some(Router { pid: child.pid, grpc, http, members });
+                }
                 role @ (Program::PrefillWorker | Program::DecodeWorker) => workers.push(Worker {
                     role: role.role(),
                     name: child.spec.name.clone(),

@@ -1,14 +1,16 @@
-//! The way to a socket, as an argument: the system's, or one that a simulation makes.
+//! The way to a socket, as an argument: the system's, TLS over it, or one that a simulation makes.
 //!
-//! Programs hand [`System`] to whatever binds or connects; a simulation hands its own [`Network`], and everything above runs as
+//! Programs hand [`cluster`]'s to whatever binds or connects; a simulation hands its own [`Network`], and everything above runs as
 //! it is. This room calls nobody.
 
 mod grpc;
 mod system;
+mod tls;
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -16,6 +18,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use grpc::connector;
 pub use system::System;
+pub use tls::{Tls, TlsError};
+
+/// The DNS name in the certificate of every process of a cluster: they come and go under any address.
+pub const MEMBER: &str = "tandem";
 
 /// A connection.
 pub trait Stream: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {}
@@ -51,6 +57,8 @@ pub enum Traffic {
     Calls,
     /// Many megabytes, as fast as they go, over connections that last no longer.
     Bulk,
+    /// Calls from outside the cluster: clients, probes, scrapers. They have no certificate of it.
+    Public,
 }
 
 /// A network.
@@ -75,4 +83,15 @@ pub type Network = Arc<dyn Connect>;
 /// The system's network.
 pub fn system() -> Network {
     Arc::new(System)
+}
+
+/// The network between a cluster's processes: the system's, and with a folder of certificates [`Tls`] over it.
+///
+/// # Errors
+/// A file of the folder is wrong.
+pub fn cluster(tls: Option<&Path>) -> Result<Network, TlsError> {
+    match tls {
+        Some(folder) => Ok(Arc::new(Tls::new(system(), folder)?)),
+        None => Ok(system()),
+    }
 }

@@ -20,7 +20,7 @@ pub struct Flags {
     /// This worker's name, unique in its cluster [default: role and process id]
     #[arg(long, env = "TANDEM_NAME")]
     pub name: Option<String>,
-    /// Router (host:port) whose membership to join
+    /// Router (host:port) whose membership to join: with TLS, its --members
     #[arg(long, env = "TANDEM_ROUTER", default_value = "127.0.0.1:50051")]
     pub router: String,
     /// Address to serve gRPC on (host:port, port 0 for any)
@@ -29,6 +29,11 @@ pub struct Flags {
     /// Address to serve /health, /ready and /metrics on (host:port, port 0 for any)
     #[arg(long, env = "TANDEM_HTTP", default_value = "127.0.0.1:0")]
     pub http: String,
+    /// Folder with tls.crt, tls.key and ca.crt (PEM): all other processes of the cluster must show a certificate that ca.crt signed
+    /// and that names the host `tandem`, and are shown this one; not /health, /ready and /metrics. Files that change are read
+    /// again [default: no TLS]
+    #[arg(long, env = "TANDEM_TLS", value_name = "FOLDER")]
+    pub tls: Option<PathBuf>,
     /// PJRT plugin (path) [default: the pinned CPU plugin]
     #[arg(long, env = "TANDEM_PJRT_PLUGIN")]
     pub pjrt_plugin: Option<PathBuf>,

@@ -67,7 +67,7 @@ impl Shell {
         random: Random,
     ) -> Result<Self, process::net::BindError> {
         let (grpc, grpc_address) = process::net::bind(&network, Traffic::Calls, "grpc", &flags.grpc).await?;
-        let (http, http_address) = process::net::bind(&network, Traffic::Calls, "http", &flags.http).await?;
+        let (http, http_address) = process::net::bind(&network, Traffic::Public, "http", &flags.http).await?;
         Ok(Self {
             incarnation: Incarnation::new(&random),
             grpc_address,

@@ -20,7 +20,8 @@ use crate::verdict::Verdict;
 use crate::wire::{Stream, Turn, Wire, Wires};
 
 /// Hands one sequence's state to the ticket's owner: connects at once, so that the lease stays alive while the source
-/// still computes, and returns after the verdict. `sender`: new for each call, so that nothing is taken from another. Cancelling tells the receiver so; dropping the call cuts the connections.
+/// still computes, and returns after the verdict. `sender`: new for each call, so that nothing is taken from another.
+/// Cancelling tells the receiver so; dropping the call cuts the connections.
 pub async fn send(
     ticket: &Ticket,
     sender: Incarnation,

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::Traffic;
+use net::{Network, Traffic};
 use prometheus_client::registry::Registry;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,9 +24,10 @@ use crate::ticket::{Incarnation, Ticket};
 use crate::verdict::Verdict;
 
 /// A receiver on a loopback port, with the meters of both sides.
-struct Rig {
-    book: Arc<OneTicket>,
-    ticket: Ticket,
+pub(super) struct Rig {
+    pub(super) book: Arc<OneTicket>,
+    pub(super) ticket: Ticket,
+    network: Network,
     ours: Meters,
     theirs: Meters,
     cancel: CancellationToken,
@@ -36,7 +37,11 @@ struct Rig {
 
 impl Rig {
     async fn new(book: OneTicket, bounds: Bounds) -> Rig {
-        let listener = net::system().bind("127.0.0.1:0", Traffic::Bulk).await.unwrap();
+        Self::over(net::system(), book, bounds).await
+    }
+
+    pub(super) async fn over(network: Network, book: OneTicket, bounds: Bounds) -> Rig {
+        let listener = network.bind("127.0.0.1:0", Traffic::Bulk).await.unwrap();
         let endpoint = listener.local_addr().unwrap().to_string();
         let (book, stop) = (Arc::new(book), CancellationToken::new());
         let ours = Meters::register(&mut Registry::default());
@@ -44,12 +49,12 @@ impl Rig {
         let receiver = Arc::new(Receiver::new(Pace::default(), bounds, theirs.clone()));
         let serving = tokio::spawn(serve(listener, receiver, Arc::clone(&book), stop.clone()));
         let ticket = Ticket { endpoint, ..ticket() };
-        Rig { book, ticket, ours, theirs, cancel: CancellationToken::new(), stop, serving }
+        Rig { book, ticket, network, ours, theirs, cancel: CancellationToken::new(), stop, serving }
     }
 
-    async fn send(&self, source: impl Source) -> Result<crate::Receipt, Error> {
+    pub(super) async fn send(&self, source: impl Source) -> Result<crate::Receipt, Error> {
         let sender = Incarnation(rand::random());
-        match send(&self.ticket, sender, source, &net::system(), Pace::default(), &self.ours, &self.cancel)
+        match send(&self.ticket, sender, source, &self.network, Pace::default(), &self.ours, &self.cancel)
             .await
         {
             Verdict::Held(receipt) => Ok(receipt),
@@ -59,7 +64,7 @@ impl Rig {
     }
 
     /// Waits for the receiver's end, then holds that nobody holds anything.
-    async fn all_given_back(self) {
+    pub(super) async fn all_given_back(self) {
         self.stop.cancel();
         self.serving.await.unwrap();
         assert!(self.book.place().freed());
@@ -69,7 +74,7 @@ impl Rig {
     }
 }
 
-fn segments(chunk: u32) -> Vec<Segment> {
+pub(super) fn segments(chunk: u32) -> Vec<Segment> {
     State::new(LAYOUT, STATE_POS).segments(chunk)
 }
 

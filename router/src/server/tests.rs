@@ -1,10 +1,15 @@
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use discovery::MembershipService;
-use net::Traffic;
+use net::{Listener, Traffic};
 use proto::status::Fault;
 use proto::v1::inference_client::InferenceClient;
-use proto::v1::{ErrorReason, GenerateRequest, Sampling, generate_request::Prompt};
+use proto::v1::membership_client::MembershipClient;
+use proto::v1::{
+    ErrorReason, GenerateRequest, JoinRequest, ListModelsRequest, Sampling, generate_request::Prompt,
+};
+use tonic::Code;
 use tonic::transport::Channel;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -34,15 +39,49 @@ async fn says(channel: &Channel, status: ServingStatus) {
     panic!("health never said {status:?}");
 }
 
+async fn bound() -> Listener {
+    net::system().bind("127.0.0.1:0", Traffic::Public).await.unwrap()
+}
+
+/// What a worker without a record is told at this address.
+async fn joining_at(address: SocketAddr) -> Code {
+    let mut client = MembershipClient::connect(format!("http://{address}")).await.unwrap();
+    let nothing = futures::stream::iter([JoinRequest::default()]);
+    match client.join(nothing).await {
+        Ok(answers) => answers.into_inner().message().await.unwrap_err().code(),
+        Err(refused) => refused.code(),
+    }
+}
+
+#[tokio::test]
+async fn with_an_address_of_their_own_workers_join_nowhere_else() {
+    let cluster = Cluster::start(CONFIG, 1, 1).await;
+    let listeners = Listeners { grpc: bound().await, http: bound().await, members: Some(bound().await) };
+    let clients = listeners.grpc.local_addr().unwrap();
+    let members = listeners.members.as_ref().unwrap().local_addr().unwrap();
+    let membership = MembershipService::new(cluster.registry.clone(), Duration::from_secs(1));
+    let router = cluster.router.clone();
+    let serving = tokio::spawn(router.serve(listeners, membership, Duration::from_secs(5)));
+    assert_eq!(joining_at(members).await, Code::InvalidArgument);
+    assert_eq!(joining_at(clients).await, Code::Unimplemented);
+    let asked = async |at: SocketAddr| {
+        let mut client = InferenceClient::connect(format!("http://{at}")).await.unwrap();
+        client.list_models(ListModelsRequest {}).await.map(drop)
+    };
+    asked(clients).await.unwrap();
+    assert_eq!(asked(members).await.unwrap_err().code(), Code::Unimplemented);
+    cluster.drain.begin();
+    tokio::time::timeout(Duration::from_secs(3), serving).await.unwrap().unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn a_router_opens_follows_its_fleet_and_closes_without_losing_a_request() {
     let cluster = Cluster::start(CONFIG, 1, 1).await;
-    let grpc = net::system().bind("127.0.0.1:0", Traffic::Calls).await.unwrap();
-    let http = net::system().bind("127.0.0.1:0", Traffic::Calls).await.unwrap();
-    let url = format!("http://{}", grpc.local_addr().unwrap());
+    let listeners = Listeners { grpc: bound().await, http: bound().await, members: None };
+    let url = format!("http://{}", listeners.grpc.local_addr().unwrap());
     let membership = MembershipService::new(cluster.registry.clone(), Duration::from_secs(1));
     let router = cluster.router.clone();
-    let serving = tokio::spawn(router.serve(Listeners { grpc, http }, membership, Duration::from_secs(5)));
+    let serving = tokio::spawn(router.serve(listeners, membership, Duration::from_secs(5)));
     let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
     let mut client = InferenceClient::new(channel.clone());
 

@@ -109,8 +109,8 @@ fn random(seed: u64) -> Random {
 pub(crate) async fn router(world: World) -> turmoil::Result {
     let network = world.network("router");
     let flags = router::Flags::try_parse_from(["router", "--model=none"])?;
-    let (grpc, _) = process::net::bind(&network, Traffic::Calls, "grpc", "0.0.0.0:50051").await?;
-    let (http, _) = process::net::bind(&network, Traffic::Calls, "http", "0.0.0.0:8080").await?;
+    let (grpc, _) = process::net::bind(&network, Traffic::Public, "grpc", "0.0.0.0:50051").await?;
+    let (http, _) = process::net::bind(&network, Traffic::Public, "http", "0.0.0.0:8080").await?;
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models").join(MODEL);
     let model = Model::open(&folder, MODEL.to_owned())?;
     let registry = InMemory::new();
@@ -120,7 +120,7 @@ pub(crate) async fn router(world: World) -> turmoil::Result {
     let deps = Deps { network, members: registry.watch(), meters, drain, random: world.random.clone() };
     let router = Router::build(model, flags.config(), deps);
     let membership = MembershipService::new(registry, LEASE);
-    router.serve(Listeners { grpc, http }, membership, Duration::from_secs(5)).await?;
+    router.serve(Listeners { grpc, http, members: None }, membership, Duration::from_secs(5)).await?;
     Ok(())
 }
 
