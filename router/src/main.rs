@@ -6,7 +6,6 @@ use net::Traffic;
 use process::Random;
 use router::{Deps, Flags, Listeners, Model, Router};
 use telemetry::Meters;
-use tracing::field::display;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

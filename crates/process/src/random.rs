@@ -7,7 +7,9 @@ use rand::Rng;
 /// Ids, secrets and seeds; an argument, as the clock and the network are, so that a run can be repeated. Clones draw from
 /// the same source.
 #[derive(Clone)]
-pub struct Random(Arc<dyn Fn(&mut [u8]) + Send + Sync>);
+pub struct Random(Arc<Fill>);
+
+type Fill = dyn Fn(&mut [u8]) + Send + Sync;
 
 impl Random {
     /// Drawn by `fill`.

@@ -19,7 +19,7 @@ use crate::reason::Reason;
 use crate::recv::driver::{Receiver, Served};
 use crate::segment::Segment;
 use crate::send::driver::send;
-use crate::ticket::{Receipt, Ticket, TicketId};
+use crate::ticket::{Incarnation, Receipt, Ticket, TicketId};
 use crate::verdict::Verdict;
 
 fn meters() -> Meters {

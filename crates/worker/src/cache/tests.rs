@@ -7,7 +7,7 @@ fn stored(hash: u8, position: u32) -> CacheChange {
 }
 
 /// What a watcher holds after an update.
-fn apply(held: &mut HashMap<Bytes, u32>, update: CacheUpdate) {
+fn apply(held: &mut BTreeMap<Bytes, u32>, update: CacheUpdate) {
     if update.whole {
         held.clear();
     }
@@ -22,7 +22,7 @@ async fn whoever_watches_knows_what_is_held_however_far_behind() {
     let log = CacheLog::default();
     log.record(stored(1, 512));
     let mut early = Box::pin(log.updates());
-    let (mut held, mut late_held) = (HashMap::new(), HashMap::new());
+    let (mut held, mut late_held) = (BTreeMap::new(), BTreeMap::new());
     let first = early.next().await.unwrap();
     assert!(first.whole);
     apply(&mut held, first);
@@ -35,7 +35,7 @@ async fn whoever_watches_knows_what_is_held_however_far_behind() {
     let update = early.next().await.unwrap();
     assert_eq!((update.whole, update.stored.len(), update.removed.len()), (false, 3, 0));
     apply(&mut held, update);
-    let expected: HashMap<Bytes, u32> =
+    let expected: BTreeMap<Bytes, u32> =
         [(1, 1536), (2, 1024), (3, 512)].map(|(hash, position)| (vec![hash].into(), position)).into();
     assert_eq!(held, expected);
 
