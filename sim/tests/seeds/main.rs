@@ -88,7 +88,7 @@ fn traced(seed: u64, faults: usize) -> (Report, Vec<String>) {
 fn cluster(seed: u64, world: &World) -> Sim<'static> {
     let mut sim = turmoil::Builder::new()
         .rng_seed(seed)
-        .simulation_duration(DEADLINE * 4)
+        .simulation_duration(DEADLINE * 20)
         .tick_duration(Duration::from_millis(1))
         .min_message_latency(Duration::from_millis(0))
         .max_message_latency(Duration::from_millis(5))
