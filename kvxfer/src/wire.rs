@@ -12,17 +12,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::io::poll_read_buf;
 
 use crate::frame::{Frame, FrameError, FrameReader, Tagger};
-use crate::key::{Digest, Direction, TransferKey};
+use crate::key::{Direction, TransferKey};
 use crate::landing::Landing;
 use crate::manifest::Manifest;
-use crate::segment::SegmentId;
 use crate::ticket::LinkId;
 
 /// Buffers given to the socket in one call.
 const SLICES: usize = 32;
-
-/// Digests of payloads up to this many bytes are taken before they are written, so that several leave in one call.
-const SMALL: usize = 64 << 10;
 
 /// A connection of any kind.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -35,59 +31,13 @@ pub(crate) struct Wire {
     stream: Box<dyn Stream>,
     reader: FrameReader,
     tagger: Tagger,
-    unwritten: VecDeque<Piece>,
+    unwritten: VecDeque<Bytes>,
     /// The stream may hold back some of what it took, as TLS does.
     unflushed: bool,
     /// A write failed: the peer is gone, and nothing more is written.
     broken: bool,
     /// A receiver's place for a connection.
     place: Option<OwnedSemaphorePermit>,
-}
-
-/// Bytes to be written.
-enum Piece {
-    Plain(Bytes),
-    /// Followed by its digest, once all of it has been written and the digest taken on the way.
-    Payload {
-        id: SegmentId,
-        payload: Bytes,
-        written: usize,
-        digest: Box<Digest>,
-    },
-}
-
-impl Piece {
-    fn rest(&self) -> &[u8] {
-        match self {
-            Piece::Plain(bytes) => bytes,
-            Piece::Payload { payload, written, .. } => &payload[*written..],
-        }
-    }
-
-    /// Of these bytes at its start that were written, those beyond its end; and what follows it, when it is all written.
-    fn advance(&mut self, count: usize) -> Advanced {
-        let length = self.rest().len();
-        let here = count.min(length);
-        match self {
-            Piece::Plain(bytes) => bytes.advance(here),
-            Piece::Payload { payload, written, digest, .. } => {
-                *written += here;
-                digest.up_to(&payload[..*written]);
-            }
-        }
-        match self {
-            Piece::Payload { id, digest, .. } if here == length => {
-                Advanced::Next(Some(Bytes::copy_from_slice(&digest.of(id).to_le_bytes())), count - here)
-            }
-            Piece::Plain(_) if here == length => Advanced::Next(None, count - here),
-            Piece::Plain(_) | Piece::Payload { .. } => Advanced::Here,
-        }
-    }
-}
-
-enum Advanced {
-    Here,
-    Next(Option<Bytes>, usize),
 }
 
 impl fmt::Debug for Wire {
@@ -135,16 +85,15 @@ impl Wire {
         self.tagger.trust(key.clone(), link);
     }
 
+    /// Queues a frame. A payload's digest is taken now: a segment fits into the cache, where the kernel's copy finds it, and head,
+    /// payload and digest leave in one call, others' with them.
     pub(crate) fn push(&mut self, frame: Frame) {
-        self.unwritten.push_back(Piece::Plain(self.tagger.head(&frame)));
+        self.unwritten.push_back(self.tagger.head(&frame));
         if let Frame::Segment { id, payload, .. } = frame {
-            let mut digest = Box::new(self.tagger.digest());
-            if payload.len() > SMALL {
-                return self.unwritten.push_back(Piece::Payload { id, payload, written: 0, digest });
-            }
+            let mut digest = self.tagger.digest();
             digest.up_to(&payload);
             let digest = Bytes::copy_from_slice(&digest.of(&id).to_le_bytes());
-            self.unwritten.extend([payload, digest].map(Piece::Plain));
+            self.unwritten.extend([payload, digest]);
         }
     }
 
@@ -194,12 +143,8 @@ impl Wire {
         let mut slices = [IoSlice::new(&[]); SLICES];
         let mut count = 0;
         for (slice, piece) in slices.iter_mut().zip(&self.unwritten) {
-            *slice = IoSlice::new(piece.rest());
+            *slice = IoSlice::new(piece);
             count += 1;
-            // its digest comes before anything else
-            if matches!(piece, Piece::Payload { .. }) {
-                break;
-            }
         }
         let fault = match Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..count]) {
             Poll::Ready(Ok(written)) if written > 0 => {
@@ -217,15 +162,11 @@ impl Wire {
 
     fn consume(&mut self, mut written: usize) {
         while let Some(first) = self.unwritten.front_mut() {
-            let Advanced::Next(digest, rest) = first.advance(written) else { return };
+            if written < first.len() {
+                return first.advance(written);
+            }
+            written -= first.len();
             self.unwritten.pop_front();
-            if let Some(digest) = digest {
-                self.unwritten.push_front(Piece::Plain(digest));
-            }
-            written = rest;
-            if written == 0 {
-                return;
-            }
         }
     }
 

@@ -17,7 +17,12 @@ pub struct System;
 #[async_trait]
 impl Connect for System {
     async fn bind(&self, address: &str, traffic: Traffic) -> io::Result<Listener> {
-        Ok(Box::new(Listening { listener: TcpListener::bind(address).await?, traffic }))
+        let listener = TcpListener::bind(address).await?;
+        if traffic == Traffic::Bulk {
+            // Accepted connections have it from their first byte on, and offer all of it: set later it would be offered bit by bit.
+            SockRef::from(&listener).set_recv_buffer_size(BULK_BYTES)?;
+        }
+        Ok(Box::new(Listening { listener, traffic }))
     }
 
     async fn connect(&self, address: &str, traffic: Traffic) -> io::Result<AnyStream> {

@@ -18,6 +18,7 @@ fn main() {
     stay_on(0);
     let arena = Arena::new();
     let (mut raw, mut ours) = (raw::Raw::new(), ours::Ours::new());
+    ours.warm_up(&arena);
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap();
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-use super::trial::{ARENA, Arena, PAGE, Plan, Stopwatch, Took, stay_on};
+use super::trial::{ARENA, Arena, Cut, PAGE, Plan, Stopwatch, Took, stay_on};
 
 const INCARNATION: Incarnation = Incarnation([4; 16]);
 const SECRET: Secret = Secret([3; 32]);
@@ -66,6 +66,13 @@ impl Ours {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let meters = Meters::register(&mut Registry::default());
         Ours { runtime, endpoint: listening.recv().unwrap(), book, meters, sent: 0 }
+    }
+
+    /// Fills and turns over what the receiver holds, so that states land where earlier ones did, as in a worker that has been up
+    /// for a while; the raw copy's target has been written to, too.
+    pub(crate) fn warm_up(&mut self, arena: &Arena) {
+        const STATE: usize = 64 << 20;
+        self.run(arena, Plan { bytes: STATE, cut: Cut::Whole, count: ARENA / STATE });
     }
 
     pub(crate) fn run(&mut self, arena: &Arena, plan: Plan) -> Took {

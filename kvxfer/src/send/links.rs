@@ -11,6 +11,8 @@ use crate::ticket::LinkId;
 const MOST_LOST: u32 = 4;
 /// Links dialled for one transfer, however well it goes in between.
 const MOST_DIALLED: u16 = 256;
+/// Payload bytes that a link is given before it has written what it has.
+const QUEUED: u64 = 2 * SEGMENT_BYTES;
 /// Before the second replacement in a row; doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
@@ -44,9 +46,9 @@ impl Link {
         self.window.saturating_sub(self.unacked)
     }
 
-    /// Written out, nearly: digests are taken of what is written next, while it is in cache.
+    /// Written out, nearly: several segments leave in one call, and are still in the cache that their digests filled.
     fn idle(&self) -> bool {
-        self.queued < SEGMENT_BYTES
+        self.queued < QUEUED
     }
 }
 
