@@ -52,6 +52,16 @@ impl Rig {
         Rig { book, ticket, network, ours, theirs, cancel: CancellationToken::new(), stop, serving }
     }
 
+    /// Hands over a whole state of this shape, which leaves nothing behind.
+    pub(super) async fn carries(mut self, layout: Layout, tokens: u32) {
+        (self.ticket.layout, self.ticket.state_pos) = (layout, tokens);
+        let all = State::new(layout, tokens).segments(256);
+        let receipt = self.send(Ready::new(all.clone())).await.unwrap();
+        assert_eq!(receipt.segments as usize, all.len());
+        assert_eq!(*self.book.place().sunk.lock().unwrap(), Units::of(&all));
+        self.all_given_back().await;
+    }
+
     pub(super) async fn send(&self, source: impl Source) -> Result<crate::Receipt, Error> {
         let sender = Incarnation(rand::random());
         match send(&self.ticket, sender, source, &self.network, Pace::default(), &self.ours, &self.cancel)
@@ -223,13 +233,8 @@ async fn a_connection_cut_anywhere_is_replaced() {
 async fn a_large_state_goes_over_several_connections() {
     let wide = Layout { latent_width: 8 << 10, ..LAYOUT };
     let tokens = 1100;
-    let mut rig = Rig::new(OneTicket::of(wide, tokens), Bounds::default()).await;
-    rig.ticket = Ticket { layout: wide, state_pos: tokens, ..rig.ticket };
-    let all = State::new(wide, tokens).segments(256);
-    let receipt = rig.send(Ready::new(all.clone())).await.unwrap();
-    assert_eq!(receipt.segments as usize, all.len());
-    assert_eq!(*rig.book.place().sunk.lock().unwrap(), Units::of(&all));
-    rig.all_given_back().await;
+    let rig = Rig::new(OneTicket::of(wide, tokens), Bounds::default()).await;
+    rig.carries(wide, tokens).await;
 }
 
 #[tokio::test]

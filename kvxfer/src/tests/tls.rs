@@ -5,13 +5,12 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use super::book::OneTicket;
 use super::loopback::{Rig, segments};
-use super::state::{LAYOUT, Ready, State, Units};
+use super::state::{LAYOUT, Ready, Units};
 use crate::Secret;
 use crate::error::Error;
 use crate::layout::Layout;
 use crate::pace::Bounds;
 use crate::reason::Reason;
-use crate::ticket::Ticket;
 
 fn tls() -> Network {
     let keys = [(); 2].map(|()| KeyPair::generate().unwrap());
@@ -46,11 +45,6 @@ async fn a_large_state_goes_through_tls_to_a_slow_sink() {
     let wide = Layout { latent_width: 8 << 10, ..LAYOUT };
     let tokens = 1100;
     let book = OneTicket { slowness: Duration::from_millis(4), ..OneTicket::of(wide, tokens) };
-    let mut rig = Rig::over(tls(), book, Bounds::default()).await;
-    rig.ticket = Ticket { layout: wide, state_pos: tokens, ..rig.ticket };
-    let all = State::new(wide, tokens).segments(256);
-    let receipt = rig.send(Ready::new(all.clone())).await.unwrap();
-    assert_eq!(receipt.segments as usize, all.len());
-    assert_eq!(*rig.book.place().sunk.lock().unwrap(), Units::of(&all));
-    rig.all_given_back().await;
+    let rig = Rig::over(tls(), book, Bounds::default()).await;
+    rig.carries(wide, tokens).await;
 }
