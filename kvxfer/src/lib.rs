@@ -35,7 +35,6 @@ mod meters;
 mod pace;
 mod reason;
 mod recv;
-pub mod relayout;
 mod sampling;
 pub mod segment;
 mod send;

@@ -50,6 +50,7 @@ pub(super) async fn run(folder: &Path, numerics: &Numerics) -> anyhow::Result<St
     let config = EngineConfig {
         model_dir: folder.to_path_buf(),
         plugin: pjrt::plugin_path()?,
+        devices: None,
         role: Role::Both,
         ladder: Some(ladder),
         drafts: Some(drafts),

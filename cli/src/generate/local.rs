@@ -45,6 +45,7 @@ impl Local {
         let config = EngineConfig {
             model_dir: folder.to_path_buf(),
             plugin: pjrt::plugin_path().context("no PJRT plugin")?,
+            devices: None,
             role: Role::Both,
             ladder: Some(ladder),
             drafts: Some(drafts),

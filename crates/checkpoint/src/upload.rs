@@ -1,4 +1,4 @@
-//! Weights on their way to a device: assembled in slabs, the device taking one while the next is assembled.
+//! Weights on their way to devices: assembled in slabs, a device taking one while the next is assembled.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,8 +11,10 @@ use crate::int8::Squares;
 use crate::plan::Plan;
 use crate::{Checkpoint, Error};
 use host::HostBytes;
+use share::Share;
 
 mod host;
+mod share;
 
 /// Bytes assembled at a time, or one row of a weight where that is longer.
 pub const SLAB_BYTES: usize = 64 << 20;
@@ -32,19 +34,20 @@ pub struct Progress<'a> {
     pub total_bytes: u64,
 }
 
-/// How a device takes a weight.
+/// How devices take a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Landing {
-    /// In one piece: the device reads the host's memory in place, or orders the values its own way.
+    /// In one piece: the device reads the host's memory in place, or orders the values its own way, or there are several
+    /// and each takes its share.
     Whole,
     /// Slab by slab, into memory that has the host's order.
     Slabs,
 }
 
 impl Landing {
-    fn of(client: &Client) -> Self {
+    fn of(client: &Client, devices: &[Device]) -> Self {
         match client.platform_name() {
-            "cuda" | "rocm" => Self::Slabs,
+            "cuda" | "rocm" if devices.len() == 1 => Self::Slabs,
             _ => Self::Whole,
         }
     }
@@ -65,35 +68,37 @@ fn dtype(encoding: Encoding) -> DType {
 }
 
 impl Checkpoint {
-    /// Puts every weight on `device`, in the order of [`Checkpoint::weights`]. `progress` hears of every slab and of every
-    /// weight handed over.
+    /// Puts every weight on `devices`, in the order of [`Checkpoint::weights`]: of each weight a buffer on each device. Several
+    /// devices get their shares of what is cut ([`WeightSpec::cut`]), and the whole of what is not. `progress` hears of
+    /// every slab and of every weight handed over.
     ///
-    /// Beside what [`Checkpoint::working_bytes`] counts the host holds [`SLABS`] slabs of [`SLAB_BYTES`] where the device has
-    /// memory of its own in the host's order (CUDA, ROCm). A device that shares the host's memory keeps the values where
-    /// they were assembled, which costs the host nothing more. Others take a weight as a whole: then the host holds two.
+    /// Beside what [`Checkpoint::working_bytes`] counts the host holds [`SLABS`] slabs of [`SLAB_BYTES`] where one device has
+    /// memory of its own in the host's order (CUDA, ROCm). Devices that share the host's memory keep the values where
+    /// they were assembled, which costs the host nothing more. Others take a weight as a whole: then the host holds two, and
+    /// the shares of both where shares do not lie in one piece.
     ///
     /// # Errors
-    /// As [`Checkpoint::assemble`], or what the device says. What was uploaded is freed.
+    /// As [`Checkpoint::assemble`], or what a device says. What was uploaded is freed.
     pub fn upload(
         &self,
         client: &Client,
-        device: &Device,
+        devices: &[Device],
         progress: impl FnMut(Progress<'_>),
-    ) -> Result<Vec<Buffer>, Error> {
-        self.upload_by(Landing::of(client), client, device, progress)
+    ) -> Result<Vec<Vec<Buffer>>, Error> {
+        self.upload_by(Landing::of(client, devices), client, devices, progress)
     }
 
     pub(crate) fn upload_by(
         &self,
         landing: Landing,
         client: &Client,
-        device: &Device,
+        devices: &[Device],
         mut progress: impl FnMut(Progress<'_>),
-    ) -> Result<Vec<Buffer>, Error> {
+    ) -> Result<Vec<Vec<Buffer>>, Error> {
         let total = self.weights().len();
         let total_bytes = self.weights().iter().map(|weight| bytes(weight) as u64).sum();
         let (mut done_bytes, mut scales) = (0, None);
-        let mut transit = Transit { client, device, landing, under_way: VecDeque::new() };
+        let mut transit = Transit { client, devices, landing, under_way: VecDeque::new() };
         let mut buffers = Vec::with_capacity(total);
         for weight in self.weights() {
             let done = buffers.len();
@@ -101,7 +106,7 @@ impl Checkpoint {
                 done_bytes += bytes as u64;
                 progress(Progress { weight: &weight.name, done, total, done_bytes, total_bytes });
             };
-            let buffer = match scales.take() {
+            let each = match scales.take() {
                 // They were found when the weight before was assembled.
                 Some(found) if weight.encoding == Encoding::Int8Scales => {
                     tell(done, bytes(weight));
@@ -109,12 +114,12 @@ impl Checkpoint {
                 }
                 _ => {
                     let mut found = HostBytes::zeroed(self.scale_bytes(weight));
-                    let buffer = self.send(weight, &mut found, &mut transit, |bytes| tell(done, bytes))?;
+                    let each = self.send(weight, &mut found, &mut transit, |bytes| tell(done, bytes))?;
                     scales = (!found.is_empty()).then_some(found);
-                    buffer
+                    each
                 }
             };
-            buffers.push(buffer);
+            buffers.push(each);
             tell(buffers.len(), 0);
         }
         transit.wait_until(0)?;
@@ -133,7 +138,7 @@ impl Checkpoint {
         scales: &mut [u8],
         transit: &mut Transit<'_>,
         mut tell: impl FnMut(usize),
-    ) -> Result<Buffer, Error> {
+    ) -> Result<Vec<Buffer>, Error> {
         let plan = Plan::new(&self.folder, weight)?;
         let step = plan.whole_units(SLAB_BYTES * plan.unit / plan.bytes(plan.unit).max(1));
         let mut squares = Squares::default();
@@ -146,7 +151,7 @@ impl Checkpoint {
             Ok::<(), Error>(())
         };
         let slabs = (0..plan.values).step_by(step).map(|start| start..(start + step).min(plan.values));
-        let buffer = match transit.landing {
+        let buffers = match transit.landing {
             Landing::Whole => {
                 let mut whole = HostBytes::zeroed(bytes(weight));
                 for range in slabs {
@@ -164,40 +169,49 @@ impl Checkpoint {
                     slab(range, &mut own)?;
                     transit.send_slab(weight, &open, own, offset, last)?;
                 }
-                open.retrieve(0).map_err(|source| refused(weight, source))?
+                vec![open.retrieve(0).map_err(|source| refused(weight, source))?]
             }
         };
         self.converted(weight, squares);
-        Ok(buffer)
+        Ok(buffers)
     }
 }
 
-/// What has been sent to the device and may not have arrived.
+/// What has been sent to the devices and may not have arrived.
 struct Transit<'a> {
     client: &'a Client,
-    device: &'a Device,
+    devices: &'a [Device],
     landing: Landing,
     under_way: VecDeque<(String, Sent)>,
 }
 
 enum Sent {
-    Whole(pjrt::Event),
+    Whole(Vec<pjrt::Event>),
     Slab(Transfer<HostBytes>),
 }
 
 impl Transit<'_> {
-    fn send_whole(&mut self, weight: &WeightSpec, bytes: HostBytes) -> Result<Buffer, Error> {
-        let dims = dims(weight);
-        let sent = self.client.buffer_from_shared(bytes, dtype(weight.encoding), &dims, self.device);
-        let buffer = sent.map_err(|source| refused(weight, source))?;
-        let ready = buffer.ready().map_err(|source| refused(weight, source))?;
-        self.sent(weight, Sent::Whole(ready))?;
-        Ok(buffer)
+    /// To each device its share.
+    fn send_whole(&mut self, weight: &WeightSpec, bytes: HostBytes) -> Result<Vec<Buffer>, Error> {
+        let shares = Share::of(bytes, &weight.dims, weight.cut, self.devices.len());
+        let (mut buffers, mut arrivals) = (Vec::new(), Vec::new());
+        for (share, device) in shares.into_iter().zip(self.devices) {
+            let dims = dims(&share.dims);
+            let sent = self.client.buffer_from_shared(share, dtype(weight.encoding), &dims, device);
+            let buffer = sent.map_err(|source| refused(weight, source))?;
+            arrivals.push(buffer.ready().map_err(|source| refused(weight, source))?);
+            buffers.push(buffer);
+        }
+        self.sent(weight, Sent::Whole(arrivals))?;
+        Ok(buffers)
     }
 
     fn open(&self, weight: &WeightSpec) -> Result<TransferManager, Error> {
-        let shape = Shape::new(dtype(weight.encoding), &dims(weight));
-        self.client.async_transfer(&[shape], self.device).map_err(|source| refused(weight, source))
+        let shape = Shape::new(dtype(weight.encoding), &dims(&weight.dims));
+        let no_device =
+            || pjrt::Error::Argument { argument: "devices".to_owned(), message: "are none".to_owned() };
+        let device = self.devices.first().ok_or_else(no_device).map_err(|source| refused(weight, source))?;
+        self.client.async_transfer(&[shape], device).map_err(|source| refused(weight, source))
     }
 
     fn send_slab(
@@ -222,7 +236,7 @@ impl Transit<'_> {
         while self.under_way.len() > most {
             let Some((weight, sent)) = self.under_way.pop_front() else { break };
             let arrived = match sent {
-                Sent::Whole(ready) => ready.wait(),
+                Sent::Whole(each) => each.iter().try_for_each(pjrt::Event::wait),
                 Sent::Slab(transfer) => transfer.wait().map(drop),
             };
             arrived.map_err(|source| Error::Device { weight, source: Box::new(source) })?;
@@ -235,8 +249,8 @@ fn refused(weight: &WeightSpec, source: pjrt::Error) -> Error {
     Error::Device { weight: weight.name.clone(), source: Box::new(source) }
 }
 
-fn dims(weight: &WeightSpec) -> Vec<i64> {
-    weight.dims.iter().map(|&dim| dim as i64).collect()
+fn dims(axes: &[usize]) -> Vec<i64> {
+    axes.iter().map(|&dim| dim as i64).collect()
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,6 +17,8 @@ pub struct EngineConfig {
     pub model_dir: PathBuf,
     /// The PJRT plugin.
     pub plugin: PathBuf,
+    /// Devices that the model is divided over, by heads and experts: the plugin's first ones; none: all that it has.
+    pub devices: Option<NonZeroUsize>,
     /// Which phases get programs.
     pub role: Role,
     /// Shapes; [`default_ladder`] where none is given. Its drafts and the width of its latents are those below.

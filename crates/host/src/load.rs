@@ -60,6 +60,7 @@ impl Host {
         let config = EngineConfig {
             model_dir: flags.model.clone(),
             plugin,
+            devices: flags.devices,
             role,
             ladder: Some(crate::ladder(checkpoint.config(), flags, drafts, chunks, batches)),
             drafts: Some(drafts),

@@ -1,6 +1,6 @@
 //! Flags of both worker roles.
 
-use std::{path::PathBuf, time::Duration};
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use process::observe::Observe;
 use serde::Serialize;
@@ -37,6 +37,10 @@ pub struct Flags {
     /// PJRT plugin (path) [default: the pinned CPU plugin]
     #[arg(long, env = "TANDEM_PJRT_PLUGIN")]
     pub pjrt_plugin: Option<PathBuf>,
+    /// Devices that the model is divided over, by heads and experts; the CPU plugin plays as many as are asked for [default:
+    /// all that the plugin has, 1 on CPU]
+    #[arg(long, env = "TANDEM_DEVICES")]
+    pub devices: Option<NonZeroUsize>,
     /// Folder that compiled programs are kept in
     #[arg(long, env = "TANDEM_CACHE", default_value = ".tools/cache")]
     pub cache: PathBuf,

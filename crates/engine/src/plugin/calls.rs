@@ -1,19 +1,27 @@
 use super::compile::Bind;
-use super::{Buffer, DeviceFault, Input, Key, Output, PluginDevice, ResKind};
+use super::{Buffer, DeviceFault, Input, Key, Output, PluginDevice, ResKind, Spread};
 use crate::Error;
 
 /// What a program gave back besides the state arrays.
 #[derive(Debug, Default)]
 pub(super) struct Outputs {
-    values: Vec<(Output, Buffer)>,
+    values: Vec<(Output, Spread)>,
 }
 
 impl Outputs {
-    /// An output on the host, once it is there.
+    /// An output that all devices have alike on the host, once it is there.
     pub(super) fn read<T: pjrt::Element>(&self, what: Output) -> Result<Vec<T>, Error> {
+        Ok(self.get(what)?.read()?)
+    }
+
+    /// An output of which each device has its share along an axis.
+    pub(super) fn read_cut(&self, what: Output, axis: usize) -> Result<Vec<f32>, Error> {
+        Ok(self.get(what)?.read_cut(axis)?)
+    }
+
+    fn get(&self, what: Output) -> Result<&Spread, Error> {
         let found = self.values.iter().find(|(kind, _)| *kind == what);
-        let (_, buffer) = found.ok_or_else(|| missing(format!("output {what:?}")))?;
-        Ok(buffer.to_vec()?)
+        Ok(found.map(|(_, spread)| spread).ok_or_else(|| missing(format!("output {what:?}")))?)
     }
 }
 
@@ -24,27 +32,30 @@ fn missing(argument: String) -> pjrt::Error {
 impl PluginDevice {
     /// Runs a program: binds weights, state arrays and inputs by what they mean, and puts the arrays it returns in place of
     /// those it took. Returns before the program is done.
-    pub(super) fn call(&mut self, key: Key, inputs: &[(Input, &Buffer)]) -> Result<Outputs, Error> {
+    pub(super) fn call(&mut self, key: Key, inputs: &[(Input, &Spread)]) -> Result<Outputs, Error> {
         let bound = self.programs.get(key)?;
-        let mut arguments = Vec::with_capacity(bound.arguments.len());
+        let mut arguments: Vec<&Spread> = Vec::with_capacity(bound.arguments.len());
         for bind in &bound.arguments {
             arguments.push(match bind {
                 Bind::Weight(index) => {
                     self.weights.get(*index).ok_or_else(|| missing(format!("weight {index}")))?
                 }
                 Bind::State(what) => self.arrays.get(*what)?,
+                Bind::Input(Input::Share) => &self.numbers,
                 Bind::Input(what) => {
                     let given = inputs.iter().find(|(input, _)| input == what);
-                    given.map(|(_, buffer)| *buffer).ok_or_else(|| missing(format!("input {what:?}")))?
+                    given.map(|(_, spread)| *spread).ok_or_else(|| missing(format!("input {what:?}")))?
                 }
             });
         }
-        let results = bound.executable.execute(&arguments)?;
+        let on = |device: usize| arguments.iter().map(|spread| &spread.each()[device]).collect();
+        let lists: Vec<Vec<&Buffer>> = (0..self.place.devices().len()).map(on).collect();
+        let results = Spread::of_results(bound.executable.execute_sharded(&lists)?);
         let mut outputs = Outputs::default();
-        for (what, buffer) in bound.results.iter().zip(results) {
+        for (what, spread) in bound.results.iter().zip(results) {
             match what {
-                ResKind::State(array) => self.arrays.replace(*array, buffer),
-                ResKind::Output(output) => outputs.values.push((*output, buffer)),
+                ResKind::State(array) => self.arrays.replace(*array, spread),
+                ResKind::Output(output) => outputs.values.push((*output, spread)),
             }
         }
         Ok(outputs)

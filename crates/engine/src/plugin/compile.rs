@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use model::ModelConfig;
+use model::{ModelConfig, StateShape};
 use pjrt::cache::ExecutableCache;
 use pjrt::{CompileOptions, OptionValue};
 use programs::weights::Formats;
 use programs::{Options, ShapeLadder, transfer};
 
-use super::{ArgKind, Counter, Executable, Input, Mesh, Place, Program, ResKind, StateArray};
+use super::{ArgKind, Counter, Executable, Input, Place, Program, ResKind, StateArray};
 use crate::{Error, Role};
 
 /// Names a program of the ladder.
@@ -69,6 +69,8 @@ pub(super) enum Bind {
 pub(super) struct Compiler {
     pub(super) place: Place,
     pub(super) model: ModelConfig,
+    /// What one device keeps of a sequence.
+    pub(super) share: StateShape,
     pub(super) ladder: ShapeLadder,
     /// How the weights are held.
     pub(super) formats: Formats,
@@ -83,7 +85,7 @@ impl Compiler {
     fn text(&self, key: Key) -> Result<Program, Error> {
         let (model, ladder) = (&self.model, &self.ladder);
         let options = Options { formats: self.formats, ..Options::default() };
-        let (mesh, state) = (Mesh::one_device(), self.model.state());
+        let (mesh, state) = (self.place.mesh(), self.share);
         Ok(match key {
             Key::Prefill(chunk) => programs::prefill(model, ladder, chunk, &options, &mesh)?,
             Key::Decode(batch) => programs::decode(model, ladder, batch, &options, &mesh)?,
@@ -100,15 +102,18 @@ impl Compiler {
     pub(super) fn compile(&self, key: Key) -> Result<Bound, Error> {
         let program = self.text(key)?;
         let arguments = program.args.iter().map(|arg| self.bind(&arg.what)).collect::<Result<_, _>>()?;
-        let mut options = CompileOptions::sharded_over([self.place.device()?]);
+        let mut options = match self.place.devices() {
+            one @ [_] => CompileOptions::sharded_over(one),
+            several => CompileOptions::replicated_over(several),
+        };
         if self.hasty {
             let level = "xla_backend_optimization_level".to_owned();
             options.flags.push((level, OptionValue::Int64(0)));
         }
         let executable = match &self.cache {
-            None => self.place.client.compile(&program.text, &options)?,
+            None => self.place.client().compile(&program.text, &options)?,
             Some(cache) => {
-                let (executable, hit) = cache.get_or_compile(&self.place.client, &program.text, &options)?;
+                let (executable, hit) = cache.get_or_compile(self.place.client(), &program.text, &options)?;
                 tracing::debug!(program = program.name, ?hit, "program is ready");
                 executable
             }

@@ -5,8 +5,13 @@ use std::ops::Range;
 use statepool::{PageId, SlotId};
 
 use super::calls::Outputs;
-use super::{Buffer, Input, Key, Output, PluginDevice};
+use super::{Input, Key, Output, PluginDevice, Spread};
 use crate::{Error, Lease, SlotState};
+
+/// The axis along which several devices share [`SlotState::recurrent`].
+const RECURRENT_HEADS: usize = 1;
+/// The same of [`SlotState::tails`]: a head's channels lie together, of each of query, key and value.
+const TAIL_CHANNELS: usize = 3;
 
 impl PluginDevice {
     /// In pieces as long as there are programs for; the last one is padded.
@@ -52,7 +57,7 @@ impl PluginDevice {
     }
 
     /// Of keys f32 `[latent_layers, pools, index_dim]` those of the pools in `own`, for a program of `length` tokens.
-    fn piece_keys(&self, keys: &[f32], own: Range<usize>, length: u32) -> Result<Option<Buffer>, Error> {
+    fn piece_keys(&self, keys: &[f32], own: Range<usize>, length: u32) -> Result<Option<Spread>, Error> {
         let state = &self.facts.state;
         let Some(index) = state.index else { return Ok(None) };
         let pools = length as usize / index.pool + 1;
@@ -73,8 +78,9 @@ impl PluginDevice {
             self.place.put(values, &dims)
         };
         let dims = [shape.recurrent_layers, shape.heads, shape.key_dim, shape.value_dim];
-        let recurrent = put(&state.recurrent, &dims)?;
-        let tails = put(&state.tails, &[shape.recurrent_layers, 3, shape.tail_rows, shape.tail_width])?;
+        let recurrent = self.place.put_cut(&state.recurrent, &dims, RECURRENT_HEADS)?;
+        let dims = [shape.recurrent_layers, 3, shape.tail_rows, shape.tail_width];
+        let tails = self.place.put_cut(&state.tails, &dims, TAIL_CHANNELS)?;
         let slot = self.place.put_scalar(slot.0)?;
         let start = self.place.put_scalar(tokens)?;
         let mut inputs = vec![
@@ -104,8 +110,8 @@ impl PluginDevice {
         let shape = &self.facts.state;
         let read = |exists: bool, what| if exists { outputs.read(what) } else { Ok(Vec::new()) };
         Ok(SlotState {
-            recurrent: outputs.read(Output::SlotRecurrent)?,
-            tails: outputs.read(Output::SlotTails)?,
+            recurrent: outputs.read_cut(Output::SlotRecurrent, RECURRENT_HEADS)?,
+            tails: outputs.read_cut(Output::SlotTails, TAIL_CHANNELS)?,
             index_tail: read(shape.index.is_some(), Output::SlotIndexTail)?,
             hidden: read(shape.hidden.is_some(), Output::SlotHidden)?,
         })
@@ -181,7 +187,7 @@ impl PluginDevice {
         Ok(())
     }
 
-    pub(super) fn page_table(&self, lease: &Lease) -> Result<Buffer, Error> {
+    pub(super) fn page_table(&self, lease: &Lease) -> Result<Spread, Error> {
         let pages = self.facts.ladder.pages_per_sequence();
         let mut row = vec![0; pages as usize];
         lease.write_row(&mut row);

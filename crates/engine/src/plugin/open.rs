@@ -3,12 +3,12 @@ use std::thread;
 
 use checkpoint::{Checkpoint, Wanted};
 use model::ModelConfig;
+use pjrt::Client;
 use pjrt::cache::ExecutableCache;
-use pjrt::{Client, Plugin};
 use programs::ShapeLadder;
 
-use super::{Arrays, Compiler, Counter, Facts, Key, Place, PluginDevice, Programs};
-use crate::{EngineConfig, Error, Progress, default_ladder, drafts_of};
+use super::{Arrays, Compiler, Counter, Facts, Key, Place, PluginDevice, Programs, Spread};
+use crate::{EngineConfig, Error, Progress, Role, default_ladder, drafts_of};
 
 impl PluginDevice {
     /// Loads the plugin and the model, and compiles every program that the role may run.
@@ -17,18 +17,30 @@ impl PluginDevice {
         compiled_late: Counter,
         progress: &(impl Fn(Progress) + Sync),
     ) -> Result<Self, Error> {
-        let wanted =
-            Wanted { float: config.float, int8: config.int8, drafts: config.drafts != Some(0), joined: true };
+        Self::open_with(config, compiled_late, Key::all, progress)
+    }
+
+    /// As [`PluginDevice::open`]; other programs than those of `ahead` are compiled when they are first asked for.
+    pub(super) fn open_with(
+        config: &EngineConfig,
+        compiled_late: Counter,
+        ahead: impl Fn(Role, &ShapeLadder) -> Vec<Key>,
+        progress: &(impl Fn(Progress) + Sync),
+    ) -> Result<Self, Error> {
+        let place = Place::open(&config.plugin, config.devices)?;
+        let devices = place.devices().len();
+        // Joined matrices can not be cut by heads.
+        let joined = devices == 1;
+        let drafts = config.drafts != Some(0);
+        let wanted = Wanted { float: config.float, int8: config.int8, drafts, joined };
         let checkpoint = Checkpoint::open(&config.model_dir, &wanted)?;
         let model = checkpoint.config().clone();
         let drafts = drafts_of(&model, config.drafts)?;
         let mut ladder = config.ladder.clone().unwrap_or_else(|| default_ladder(&model, drafts));
         (ladder.drafts, ladder.latents) = (drafts, config.float);
         check(&ladder, config, &model)?;
-        let client = Client::new(&Plugin::load(&config.plugin)?, &[])?;
-        ladder.lane = ladder.lane.max(lane(&client));
-        let place = Place { client };
-        let device = place.device()?;
+        ladder.lane = ladder.lane.max(lane(place.client()));
+        let share = if devices == 1 { model.state() } else { model.share(devices)?.state() };
         let names = checkpoint.weights().iter().map(|spec| spec.name.clone());
         let compiler = Compiler {
             place: place.clone(),
@@ -38,9 +50,9 @@ impl PluginDevice {
             hasty: config.poison,
             weights: names.enumerate().map(|(index, name)| (name, index)).collect(),
             model,
+            share,
         };
-        let state = compiler.model.state();
-        let keys = Key::all(config.role, &ladder);
+        let keys = ahead(config.role, &ladder);
         let (done, total) = (AtomicUsize::new(0), keys.len() + 1);
         let finished = |what: &str| {
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -49,7 +61,7 @@ impl PluginDevice {
         // Reading weights waits for the disk, compiling for the cores.
         let (weights, bound) = thread::scope(|scope| {
             let upload = scope.spawn(|| {
-                let weights = checkpoint.upload(&place.client, device, |_| {});
+                let weights = checkpoint.upload(place.client(), place.devices(), |_| {});
                 finished("weights");
                 weights
             });
@@ -61,11 +73,13 @@ impl PluginDevice {
         for (role, error) in checkpoint.int8_error() {
             tracing::info!(role, error, "held as int8; the relative change");
         }
-        let arrays = Arrays::new(&place, &state, &ladder, config.poison)?;
+        let arrays = Arrays::new(&place, &share, &ladder, config.poison)?;
+        let state = compiler.model.state();
         Ok(Self {
             facts: Facts { state, ladder, poison: config.poison },
+            numbers: place.put_numbers()?,
             place,
-            weights,
+            weights: weights.into_iter().map(Spread::new).collect(),
             arrays,
             programs: Programs { compiler, bound, compiled_late },
             kept: None,

@@ -1,4 +1,3 @@
-use pjrt::DType;
 use programs::sampling::{REALS, WORDS};
 use statepool::{PageId, SlotId};
 
@@ -196,7 +195,7 @@ impl PluginDevice {
         let dims = [vocabulary as i64];
         let place = &self.place;
         let slot = place.put_scalar(slot.0)?;
-        let seen = place.client.buffer_from_host(&seen, DType::Pred, &dims, place.device()?)?;
+        let seen = place.put_booleans(&seen, &dims)?;
         let counts = place.put(&counts, &dims)?;
         let bias = place.put(&bias, &dims)?;
         let inputs = [

@@ -22,7 +22,7 @@ struct Recorded {
 #[derive(Clone, Deserialize)]
 pub(crate) struct Record {
     pub(crate) prompt_ids: Vec<u32>,
-    generated_ids: Vec<u32>,
+    pub(crate) generated_ids: Vec<u32>,
 }
 
 pub(crate) fn records(folder: &Path) -> Vec<Record> {

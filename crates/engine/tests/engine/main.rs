@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod demo;
+mod devices;
 mod drafts;
 mod hand_over;
 mod prefix_cache;

@@ -56,6 +56,7 @@ pub(crate) fn config(name: &str, role: Role, ladder: ShapeLadder) -> EngineConfi
     EngineConfig {
         model_dir: fixture(name),
         plugin: pjrt::plugin_path().unwrap(),
+        devices: None,
         role,
         ladder: Some(ladder),
         drafts: None,
