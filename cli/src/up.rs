@@ -52,6 +52,9 @@ pub struct Flags {
     /// What all workers compute
     #[command(flatten)]
     pub numerics: Numerics,
+    /// Further flags for the router, such as --router-flag=--retries=2
+    #[arg(long, value_name = "FLAG")]
+    pub router_flag: Vec<String>,
     /// Further flags for every prefill worker, such as --prefill-flag=--slots=4
     #[arg(long, value_name = "FLAG")]
     pub prefill_flag: Vec<String>,
@@ -79,6 +82,7 @@ impl Flags {
             args.push("--members=127.0.0.1:0".to_owned());
         }
         args.extend(self.tls());
+        args.extend_from_slice(&self.router_flag);
         args
     }
 

@@ -6,7 +6,8 @@ use proto::v1::run_response::Event;
 use proto::v1::{self, Committed, Ended, RunResponse, TokenDelta};
 use tokio::time::{Instant, timeout_at};
 use tonic::Status;
-use tracing::{Instrument, Span};
+use tracing::field::Empty;
+use tracing::{Instrument, Span, info_span};
 
 use crate::book::Attached;
 use crate::error::{Error, status};
@@ -35,8 +36,18 @@ enum Answer {
 struct Running {
     stream: DecodeStream,
     wants_logprobs: bool,
+    /// From the commit to the answer's end.
+    span: Span,
+    /// Tokens; signed, as collectors take numbers.
+    drawn: i64,
     /// Ends the ticket when the answer does.
     _attached: Attached,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.span.record("tokens", self.drawn);
+    }
 }
 
 /// The events of one answer, from the commit to the end or an error.
@@ -62,16 +73,18 @@ async fn next(answer: Answer) -> Option<(Result<RunResponse, Status>, Answer)> {
 }
 
 async fn begin(attached: Attached, asked: Asked) -> Result<(Event, Answer), Error> {
+    let handing = attached.handed().instrument(info_span!("receive"));
     let handed = match asked.deadline {
-        Some(deadline) => timeout_at(deadline, attached.handed()).await.map_err(|_| Error::Deadline)?,
-        None => attached.handed().await,
+        Some(deadline) => timeout_at(deadline, handing).await.map_err(|_| Error::Deadline)?,
+        None => handing.await,
     };
     let (filled, Receipt { bytes, .. }) = handed?;
     let transfer_seconds = filled.took.as_secs_f64();
     let wants_logprobs = asked.sampling.logprobs.is_some();
     let stream = start(filled, asked)?;
     tracing::debug!(bytes, transfer_seconds, "committed");
-    let running = Running { stream, wants_logprobs, _attached: attached };
+    let span = info_span!("decode", tokens = Empty);
+    let running = Running { stream, wants_logprobs, span, drawn: 0, _attached: attached };
     Ok((Event::Committed(Committed { transfer_seconds, bytes }), Answer::Decoding(running)))
 }
 
@@ -102,6 +115,7 @@ impl Running {
                     true => tokens.iter().map(host::logprobs).collect(),
                     false => Vec::new(),
                 };
+                self.drawn += tokens.len() as i64;
                 let token_ids = tokens.iter().map(|token| token.id).collect();
                 let (drafted_tokens, accepted_tokens) = (drafts.verified, drafts.accepted);
                 let delta = TokenDelta { position, token_ids, logprobs, drafted_tokens, accepted_tokens };

@@ -13,6 +13,7 @@ use tonic::Status;
 use crate::error::{Error, status};
 
 mod source;
+mod trail;
 
 use source::PromptSource;
 
@@ -89,7 +90,10 @@ async fn run(handover: Handover, means: Means, cancel: CancellationToken, told: 
     let mut source = PromptSource::new(handover, told.clone());
     let verdict = send(&ticket, sender, &mut source, &network, pace, &meters, &cancel).await;
     let last = match (verdict, source.failed()) {
-        (Verdict::Held(receipt), _) => Ok(handed_over(receipt, source.computed_at())),
+        (Verdict::Held(receipt), _) => {
+            source.held(receipt.bytes);
+            Ok(handed_over(receipt, source.computed_at()))
+        }
         (Verdict::Unknown(error), _) => Err(Error::InDoubt(error)),
         // the engine's own word says more than that the source failed
         (Verdict::Revoked(_), Some(error)) => Err(error),

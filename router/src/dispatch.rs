@@ -127,7 +127,8 @@ impl Dispatch {
 impl Placed {
     /// Takes the request off its workers because of `error`.
     fn strand(self, stage: Stage, error: Error) -> Stranded {
-        let Self { admitted, prefill, decode } = self;
+        let Self { admitted, prefill, decode, span } = self;
+        span.record("error", tracing::field::display(&error));
         let incarnation = |seat: &Seat| seat.record.incarnation.clone();
         let (prefill, decode) = (incarnation(&prefill), incarnation(&decode));
         Stranded { admitted, failure: Box::new(Failure::Workers { stage, prefill, decode, error }) }

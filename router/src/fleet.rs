@@ -10,6 +10,7 @@ use proto::v1::{Role, WorkerRecord};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::transport::Channel;
+use tracing::Span;
 
 use crate::admission::Admitted;
 use crate::caches::Caches;
@@ -41,6 +42,8 @@ pub(crate) struct Placed {
     pub(crate) admitted: Box<Admitted>,
     pub(crate) prefill: Seat,
     pub(crate) decode: Seat,
+    /// This attempt's, within the request's.
+    pub(crate) span: Span,
 }
 
 /// A request's seat on one worker.
@@ -74,7 +77,15 @@ impl Fleet {
         match self.seats(&view, &admitted) {
             Ok((prefill, decode)) => {
                 self.served.store(true, Ordering::Relaxed);
-                Ok(Placed { admitted, prefill, decode })
+                let span = tracing::info_span!(
+                    parent: &admitted.arrival.span,
+                    "attempt",
+                    number = i64::from(admitted.recovery.attempt()),
+                    prefill = prefill.record.name,
+                    decode = decode.record.name,
+                    error = tracing::field::Empty,
+                );
+                Ok(Placed { admitted, prefill, decode, span })
             }
             Err(error) => {
                 let served = self.served.load(Ordering::Relaxed);

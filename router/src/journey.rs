@@ -9,7 +9,7 @@ use process::{Drain, Random};
 use telemetry::Meters;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tracing::{Instrument, Span};
+use tracing::{Instrument, Span, info_span};
 
 use crate::admission::{Arrival, Gate, Limits};
 use crate::channels::Channels;
@@ -105,7 +105,8 @@ impl Router {
             error
         };
         let request = self.check(asked).await.map_err(refused)?;
-        let admitted = self.gate.admit(request, arrival).await.map_err(refused)?;
+        let admitting = self.gate.admit(request, arrival).instrument(info_span!("admit"));
+        let admitted = admitting.await.map_err(refused)?;
         let decoding = self.dispatch.start(admitted).await?;
         Ok(TokenStream::new(decoding, self.dispatch.clone(), self.model.tokenizer.clone()))
     }

@@ -26,7 +26,7 @@ fn timeout(value: &str) -> Option<Duration> {
 
 /// The span of one call, a child of the caller's trace.
 pub fn span(metadata: &MetadataMap, call: &'static str, request_id: &str, attempt: u32) -> Span {
-    let span = tracing::info_span!("call", otel.name = call, call, request_id, attempt);
+    let span = tracing::info_span!("call", otel.name = call, call, request_id, attempt = i64::from(attempt));
     telemetry::propagate::from_metadata(&span, metadata);
     span
 }

@@ -7,6 +7,7 @@ use proto::v1::prefill_response::Event;
 use proto::v1::{self, PrefillProgress};
 use tokio::time::Instant;
 
+use super::trail::Trail;
 use super::{Drawn, Events, Handover};
 use crate::error::Error;
 
@@ -24,6 +25,7 @@ pub(super) struct PromptSource {
     /// Cut and not yet asked for.
     ready: VecDeque<Segment>,
     computed_at: Option<Instant>,
+    trail: Trail,
     failed: Option<Error>,
 }
 
@@ -39,6 +41,7 @@ impl PromptSource {
             told,
             ready: VecDeque::new(),
             computed_at: None,
+            trail: Trail::new(ticket.state_pos),
             failed: None,
         }
     }
@@ -51,6 +54,11 @@ impl PromptSource {
     /// When the last chunk was done.
     pub(super) fn computed_at(&self) -> Option<Instant> {
         self.computed_at
+    }
+
+    /// The receiver has the state of so many bytes.
+    pub(super) fn held(&self, bytes: u64) {
+        self.trail.held(bytes);
     }
 
     fn fail(&mut self, error: impl Into<Error>) -> Reason {
@@ -70,16 +78,24 @@ impl PromptSource {
             PrefillEvent::Started => {}
             PrefillEvent::Chunk { first_position, tokens, latents, keys, done, total, .. } => {
                 let (latents, keys) = (wire_bytes(latents), wire_bytes(keys));
+                self.trail.cut();
                 self.ready.extend(segment::chunk(&self.layout, first_position, tokens, &latents, &keys)?);
                 self.tell(Event::Progress(PrefillProgress { done_tokens: done, total_tokens: total }));
             }
             PrefillEvent::Done { first, state, cached, timings } => {
                 self.computed_at = Some(Instant::now());
                 self.tell(Event::FirstToken(self.first_token(&first, cached, timings)));
+                let latent_bytes = self.ready_bytes();
                 self.last(first, state)?;
+                let state_bytes = self.ready_bytes() - latent_bytes;
+                self.trail.computed(cached, timings.queued.as_secs_f64(), latent_bytes, state_bytes);
             }
         }
         Ok(())
+    }
+
+    fn ready_bytes(&self) -> usize {
+        self.ready.iter().map(|segment| segment.payload.len()).sum()
     }
 
     fn first_token(&self, first: &SampledToken, cached: u32, timings: PrefillTimings) -> v1::FirstToken {

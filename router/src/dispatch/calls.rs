@@ -11,7 +11,6 @@ use proto::v1::{PrefillRequest, PrefillResponse, RunRequest, RunResponse, Ticket
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use crate::admission::Arrival;
 use crate::fleet::Placed;
 
 /// A running call; dropping it cancels it.
@@ -45,11 +44,12 @@ impl<T> std::fmt::Debug for Call<T> {
     }
 }
 
-/// `message` with the request's remaining time and its trace.
-pub(super) fn outgoing<T>(message: T, arrival: &Arrival) -> Request<T> {
+/// `message` with the request's remaining time and its attempt's trace.
+pub(super) fn outgoing<T>(message: T, placed: &Placed) -> Request<T> {
     let mut request = Request::new(message);
-    request.set_timeout(arrival.deadline.saturating_duration_since(Instant::now()));
-    telemetry::propagate::into_metadata(&arrival.span, request.metadata_mut());
+    let deadline = placed.admitted.arrival.deadline;
+    request.set_timeout(deadline.saturating_duration_since(Instant::now()));
+    telemetry::propagate::into_metadata(&placed.span, request.metadata_mut());
     request
 }
 
@@ -67,7 +67,7 @@ pub(super) fn prefill(placed: &Placed, ticket: &Ticket) -> Call<PrefillResponse>
         tenant: request.tenant.clone(),
         cache_salt: request.cache_salt.clone(),
     };
-    let message = outgoing(message, &placed.admitted.arrival);
+    let message = outgoing(message, placed);
     let mut client = PrefillClient::new(placed.prefill.channel.clone())
         .max_encoding_message_size(MESSAGE_LIMIT)
         .max_decoding_message_size(MESSAGE_LIMIT);
@@ -86,7 +86,7 @@ pub(super) fn decode(placed: &Placed, ticket: &Ticket) -> Call<RunResponse> {
         sampling: Some(log.sampling(request)),
         end_token_ids: request.end_tokens.clone(),
     };
-    let message = outgoing(message, &placed.admitted.arrival);
+    let message = outgoing(message, placed);
     let mut client = DecodeClient::new(placed.decode.channel.clone())
         .max_encoding_message_size(MESSAGE_LIMIT)
         .max_decoding_message_size(MESSAGE_LIMIT);

@@ -89,7 +89,7 @@ fn ask(
         incarnation: message.incarnation.clone(),
         ticket_id: String::new(),
     };
-    let request = outgoing(message, &admitted.arrival);
+    let request = outgoing(message, placed);
     let channel = placed.decode.channel.clone();
     async move {
         let mut client = DecodeClient::new(channel.clone());
