@@ -7,12 +7,8 @@ mod trace;
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context, bail};
-use proto::{
-    MESSAGE_LIMIT,
-    v1::{ListModelsRequest, inference_client::InferenceClient},
-};
-use tonic::transport::{Channel, Endpoint};
+use anyhow::bail;
+use proto::v1::ListModelsRequest;
 use worker::Numerics;
 
 use self::{
@@ -20,13 +16,14 @@ use self::{
     report::{Report, Slo},
     trace::Request,
 };
+use crate::router;
 
 /// Flags of `tandem bench`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Flags {
-    /// Router's gRPC address
-    #[arg(long, env = "TANDEM_URL", default_value = "127.0.0.1:50051")]
-    pub url: String,
+    /// The router
+    #[command(flatten)]
+    pub router: router::Flags,
     /// Model to ask for [default: the router's only one]
     #[arg(long)]
     pub model: Option<String>,
@@ -78,7 +75,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         println!("{}", serde_json::to_string_pretty(&steps::run(&flags.model_dir, &flags.numerics).await?)?);
         return Ok(());
     }
-    let mut client = connect(&flags.url).await?;
+    let mut client = flags.router.connect().await?;
     let models = client.list_models(ListModelsRequest {}).await?.into_inner().models;
     let model = match &flags.model {
         Some(name) => models.into_iter().find(|model| model.name == *name),
@@ -105,19 +102,4 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         println!("{report}");
     }
     Ok(())
-}
-
-/// A client of the router at `url` (host:port, or with a scheme).
-pub(crate) async fn connect(url: &str) -> anyhow::Result<InferenceClient<Channel>> {
-    let address = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-    let channel = Endpoint::from_shared(address)
-        .with_context(|| format!("--url {url}"))?
-        .tcp_nodelay(true)
-        .connect_timeout(Duration::from_secs(5))
-        .connect()
-        .await
-        .with_context(|| format!("no router at {url}"))?;
-    Ok(InferenceClient::new(channel)
-        .max_decoding_message_size(MESSAGE_LIMIT)
-        .max_encoding_message_size(MESSAGE_LIMIT))
 }

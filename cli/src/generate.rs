@@ -11,6 +11,7 @@ use anyhow::Context;
 use worker::Numerics;
 
 use self::{output::Output, request::Request};
+use crate::router;
 
 /// Flags of `tandem generate`.
 #[derive(Debug, Clone, clap::Args)]
@@ -18,9 +19,9 @@ pub struct Flags {
     /// The prompt; none with --input
     #[arg(required_unless_present = "input")]
     pub prompt: Option<String>,
-    /// Router's gRPC address
-    #[arg(long, env = "TANDEM_URL", default_value = "127.0.0.1:50051")]
-    pub url: String,
+    /// The router
+    #[command(flatten)]
+    pub router: router::Flags,
     /// Model to ask for [default: the router's first]
     #[arg(long)]
     pub model: Option<String>,
@@ -66,7 +67,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    let mut cluster = cluster::Cluster::connect(&flags.url, flags.model.as_deref()).await?;
+    let mut cluster = cluster::Cluster::connect(&flags.router, flags.model.as_deref()).await?;
     for request in requests {
         cluster.generate(request, &mut output).await?;
     }

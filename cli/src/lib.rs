@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod generate;
+pub mod router;
 pub mod up;
 
 use clap::{Parser, Subcommand};

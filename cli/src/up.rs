@@ -65,6 +65,10 @@ pub struct Flags {
     /// of their own
     #[arg(long, env = "TANDEM_TLS", value_name = "FOLDER")]
     pub tls: Option<PathBuf>,
+    /// File of tenants, keys and limits: clients must show a key or a token, as the router's own --credentials says. Workers then
+    /// join at a port of their own
+    #[arg(long, env = "TANDEM_CREDENTIALS", value_name = "FILE")]
+    pub credentials: Option<PathBuf>,
     /// Log filter of every process
     #[arg(long, env = "TANDEM_LOG", default_value = "info")]
     pub log: String,
@@ -78,9 +82,10 @@ impl Flags {
             format!("--http={}", self.http),
             format!("--log={}", self.log),
         ];
-        if self.tls.is_some() {
+        if self.tls.is_some() || self.credentials.is_some() {
             args.push("--members=127.0.0.1:0".to_owned());
         }
+        args.extend(self.credentials.as_ref().map(|file| format!("--credentials={}", file.display())));
         args.extend(self.tls());
         args.extend_from_slice(&self.router_flag);
         args

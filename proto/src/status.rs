@@ -89,12 +89,14 @@ pub fn code(reason: ErrorReason) -> Code {
     match reason {
         ErrorReason::InvalidField | ErrorReason::ContextLength => Code::InvalidArgument,
         ErrorReason::UnknownModel | ErrorReason::UnknownTicket => Code::NotFound,
-        ErrorReason::Overloaded | ErrorReason::NoRoom => Code::ResourceExhausted,
+        ErrorReason::Overloaded | ErrorReason::NoRoom | ErrorReason::RateLimited => Code::ResourceExhausted,
         ErrorReason::NoWorker | ErrorReason::WorkerLost | ErrorReason::Draining => Code::Unavailable,
         ErrorReason::StaleIncarnation | ErrorReason::Mismatch => Code::FailedPrecondition,
         ErrorReason::LeaseExpired | ErrorReason::TransferFailed => Code::Aborted,
         ErrorReason::Deadline => Code::DeadlineExceeded,
         ErrorReason::Cancelled => Code::Cancelled,
+        ErrorReason::Unauthenticated => Code::Unauthenticated,
+        ErrorReason::Forbidden => Code::PermissionDenied,
         ErrorReason::Internal | ErrorReason::Unspecified => Code::Internal,
     }
 }
@@ -106,13 +108,17 @@ fn reason_of(code: Code) -> ErrorReason {
         Code::Unavailable => ErrorReason::WorkerLost,
         Code::DeadlineExceeded => ErrorReason::Deadline,
         Code::Cancelled => ErrorReason::Cancelled,
+        Code::Unauthenticated => ErrorReason::Unauthenticated,
+        Code::PermissionDenied => ErrorReason::Forbidden,
         _ => ErrorReason::Internal,
     }
 }
 
 fn retry_advice(reason: ErrorReason) -> Option<Duration> {
     match reason {
-        ErrorReason::Overloaded | ErrorReason::NoWorker => Some(Duration::from_secs(1)),
+        ErrorReason::Overloaded | ErrorReason::RateLimited | ErrorReason::NoWorker => {
+            Some(Duration::from_secs(1))
+        }
         ErrorReason::NoRoom => Some(Duration::from_millis(200)),
         ErrorReason::WorkerLost
         | ErrorReason::Draining
@@ -127,6 +133,8 @@ fn retry_advice(reason: ErrorReason) -> Option<Duration> {
         | ErrorReason::Mismatch
         | ErrorReason::Deadline
         | ErrorReason::Cancelled
+        | ErrorReason::Unauthenticated
+        | ErrorReason::Forbidden
         | ErrorReason::Internal => None,
     }
 }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use identity::Charge;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tracing::Span;
 
+use crate::clients::Client;
 use crate::error::Error;
 use crate::metrics::{Metrics, Outcome};
 use crate::recovery::{Bounds, Recovery};
@@ -32,6 +34,16 @@ pub struct Arrival {
     pub at: Instant,
     pub deadline: Instant,
     pub span: Span,
+    pub client: Client,
+}
+
+impl Admitted {
+    /// The request has used so many tokens more of its tenant's.
+    pub(crate) fn used(&mut self, tokens: usize) {
+        if let Some(charge) = &mut self.charge {
+            charge.used(tokens as u64);
+        }
+    }
 }
 
 /// Lets requests in. Clones are the same gate.
@@ -52,6 +64,7 @@ pub(crate) struct Admitted {
     pub(crate) recovery: Recovery,
     pub(crate) log: TokenLog,
     pub(crate) outcome: Outcome,
+    charge: Option<Charge>,
     _permit: Permit,
 }
 
@@ -83,7 +96,12 @@ impl Gate {
     }
 
     /// Waits for a permit, in order of arrival.
-    pub(crate) async fn admit(&self, request: Request, arrival: Arrival) -> Result<Box<Admitted>, Error> {
+    pub(crate) async fn admit(
+        &self,
+        request: Request,
+        arrival: Arrival,
+        charge: Option<Charge>,
+    ) -> Result<Box<Admitted>, Error> {
         let permit = match Arc::clone(&self.permits).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => self.wait(arrival.deadline).await?,
@@ -92,7 +110,9 @@ impl Gate {
         let permit = Permit { held: self.metrics.permits_held.clone(), _permit: permit };
         let recovery = Recovery::new(self.bounds, arrival.deadline);
         let (log, outcome) = (TokenLog::default(), Outcome::of(&self.metrics));
-        Ok(Box::new(Admitted { request, arrival, recovery, log, outcome, _permit: permit }))
+        let mut admitted = Admitted { request, arrival, recovery, log, outcome, charge, _permit: permit };
+        admitted.used(admitted.request.prompt.len());
+        Ok(Box::new(admitted))
     }
 
     /// From now on nobody is let in.

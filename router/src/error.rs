@@ -25,6 +25,12 @@ pub enum Error {
     /// Nobody's: more requests than the router takes at once.
     #[error("{in_flight} requests are in flight and none ended within {waited:?}")]
     Overloaded { in_flight: usize, waited: Duration },
+    /// The client's: it has not shown who it is, or may not do this.
+    #[error(transparent)]
+    Denied(#[from] identity::Denied),
+    /// The client's: its tenant has used what it may.
+    #[error(transparent)]
+    Over(#[from] identity::Over),
     /// The router is going down.
     #[error("the router is draining")]
     Draining,
@@ -70,6 +76,12 @@ impl Error {
             }
             Self::BodyTooLarge { .. } => Fault::invalid("body", message),
             Self::Overloaded { .. } => Fault::new(ErrorReason::Overloaded, message),
+            Self::Denied(denied) if denied.is_known() => Fault::new(ErrorReason::Forbidden, message),
+            Self::Denied(_) => Fault::new(ErrorReason::Unauthenticated, message),
+            Self::Over(identity::Over::Tokens { after, .. }) => {
+                Fault { retry_after: Some(*after), ..Fault::new(ErrorReason::RateLimited, message) }
+            }
+            Self::Over(identity::Over::InFlight { .. }) => Fault::new(ErrorReason::RateLimited, message),
             Self::Draining => Fault::new(ErrorReason::Draining, message),
             Self::NoWorker { .. } => Fault::new(ErrorReason::NoWorker, message),
             Self::Mismatch { field, .. } => Fault::new(ErrorReason::Mismatch, message).with_field(*field),
@@ -107,7 +119,9 @@ fn http_status(reason: ErrorReason) -> StatusCode {
     match reason {
         ErrorReason::InvalidField | ErrorReason::ContextLength => StatusCode::BAD_REQUEST,
         ErrorReason::UnknownModel => StatusCode::NOT_FOUND,
-        ErrorReason::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+        ErrorReason::Unauthenticated => StatusCode::UNAUTHORIZED,
+        ErrorReason::Forbidden => StatusCode::FORBIDDEN,
+        ErrorReason::Overloaded | ErrorReason::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         ErrorReason::NoWorker
         | ErrorReason::NoRoom
         | ErrorReason::Draining

@@ -35,6 +35,10 @@ pub struct Flags {
     /// read again [default: no TLS]
     #[arg(long, env = "TANDEM_TLS", value_name = "FOLDER", requires = "members")]
     pub tls: Option<PathBuf>,
+    /// File that says which tenants there are, with what keys and tokens, and what they may use (README): clients must show one. It is read
+    /// again when it changes [default: anyone may ask]
+    #[arg(long, env = "TANDEM_CREDENTIALS", value_name = "FILE", requires = "members")]
+    pub credentials: Option<PathBuf>,
     /// Requests in flight at once
     #[arg(long, env = "TANDEM_MAX_IN_FLIGHT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_in_flight: u32,

@@ -13,6 +13,7 @@ use tracing::{Instrument, Span, info_span};
 
 use crate::admission::{Arrival, Gate, Limits};
 use crate::channels::Channels;
+use crate::clients::{Client, Clients};
 use crate::dispatch::Dispatch;
 use crate::error::Error;
 use crate::fleet::Fleet;
@@ -46,6 +47,8 @@ pub struct Deps {
     pub drain: Drain,
     /// Of ids, and of the seeds of requests that name none.
     pub random: Random,
+    /// Who may ask.
+    pub clients: Clients,
 }
 
 /// The router without its doors. Clones are the same router.
@@ -60,6 +63,7 @@ pub struct Router {
     dispatch: Dispatch,
     timeout: Duration,
     pub(crate) random: Random,
+    pub(crate) clients: Clients,
 }
 
 impl Router {
@@ -78,14 +82,15 @@ impl Router {
             dispatch,
             timeout: config.timeout,
             random: deps.random,
+            clients: deps.clients,
         }
     }
 
-    /// A request has come; its client waits at most `timeout`.
-    pub fn arrival(&self, span: Span, timeout: Option<Duration>) -> Arrival {
+    /// A request of `client` has come, which waits at most `timeout`.
+    pub(crate) fn arrival(&self, span: Span, client: Client, timeout: Option<Duration>) -> Arrival {
         let at = Instant::now();
         let allowed = timeout.map_or(self.timeout, |asked| asked.min(self.timeout));
-        Arrival { at, deadline: at + allowed, span }
+        Arrival { at, deadline: at + allowed, span, client }
     }
 
     /// Checks, admits, places and starts a request. What it returns is the answer, and owns all that serves it.
@@ -104,8 +109,11 @@ impl Router {
             self.metrics.refused(&error);
             error
         };
-        let request = self.check(asked).await.map_err(refused)?;
-        let admitting = self.gate.admit(request, arrival).instrument(info_span!("admit"));
+        let tenant = arrival.client.tenant(asked.tenant).map_err(refused)?;
+        let request = self.check(Asked { tenant, ..asked }).await.map_err(refused)?;
+        let tokens = request.prompt.len() as u64 + u64::from(request.max_tokens);
+        let charge = self.clients.charge(&arrival.client, tokens).map_err(refused)?;
+        let admitting = self.gate.admit(request, arrival, charge).instrument(info_span!("admit"));
         let admitted = admitting.await.map_err(refused)?;
         let decoding = self.dispatch.start(admitted).await?;
         Ok(TokenStream::new(decoding, self.dispatch.clone(), self.model.tokenizer.clone()))

@@ -6,6 +6,7 @@
 mod admission;
 mod caches;
 mod channels;
+mod clients;
 mod dispatch;
 mod error;
 mod flags;
@@ -28,6 +29,7 @@ mod test_model;
 mod token_log;
 
 pub use admission::{Arrival, Limits};
+pub use clients::Clients;
 pub use error::Error;
 pub use flags::Flags;
 pub use journey::{Config, Deps, Router};

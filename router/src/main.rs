@@ -1,10 +1,13 @@
 //! `tandem-router`: flags, bind, build, serve, drain.
 
+use std::path::Path;
+
 use anyhow::Context;
 use discovery::{InMemory, MembershipService, Registry};
+use identity::Credentials;
 use net::Traffic;
 use process::Random;
-use router::{Deps, Flags, Listeners, Model, Router};
+use router::{Clients, Deps, Flags, Listeners, Model, Router};
 use telemetry::Meters;
 
 #[tokio::main]
@@ -22,12 +25,24 @@ async fn main() -> anyhow::Result<()> {
     let (members, members_address) = members.unzip();
     let model = Model::open(&flags.model, flags.served_name())
         .with_context(|| format!("--model {}", flags.model.display()))?;
+    let clients = match &flags.credentials {
+        Some(file) => known(file).await.context("--credentials")?,
+        None => Clients::default(),
+    };
     let registry = InMemory::new();
-    let deps =
-        Deps { network, members: registry.watch(), meters: Meters::new(), drain, random: Random::system() };
+    let (meters, random) = (Meters::new(), Random::system());
+    let deps = Deps { network, members: registry.watch(), meters, drain, random, clients };
     let router = Router::build(model, flags.config(), deps);
     tracing::info!(grpc = %grpc_address, http = %http_address, members = members_address.map(display), "listening");
     let membership = MembershipService::new(registry, flags.lease());
     router.serve(Listeners { grpc, http, members }, membership, flags.grace()).await?;
     Ok(())
+}
+
+/// Those that `file` says; it is kept up with from now on.
+async fn known(file: &Path) -> anyhow::Result<Clients> {
+    let file = file.to_owned();
+    let credentials = tokio::task::spawn_blocking(move || Credentials::open(&file)).await??;
+    tokio::spawn(credentials.clone().keep());
+    Ok(Clients::known(credentials))
 }

@@ -279,6 +279,8 @@ impl TokenStream {
         if let Some(pause) = self.clock.pause(Instant::now()) {
             self.dispatch.metrics().pause.observe(pause.as_secs_f64());
         }
+        // A request that is being recovered delivers nothing.
+        let _ = self.with(|decoding| decoding.placed.admitted.used(piece.token_ids.len()));
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         GenerateResponse {

@@ -14,7 +14,7 @@ use process::{Drain, Random};
 use proto::v1::{ErrorReason, PrefillRequest, Role};
 use telemetry::Meters;
 
-use crate::{Bounds, Config, Deps, Limits, Model, Router};
+use crate::{Bounds, Clients, Config, Deps, Limits, Model, Router};
 pub(crate) use script::Script;
 use worker::{Shared, Worker};
 
@@ -85,6 +85,7 @@ impl Cluster {
             meters: Meters::new(),
             drain: drain.clone(),
             random: one_seed(),
+            clients: Clients::default(),
         };
         let router = Router::build(model, config, deps);
         let mut workers = Vec::new();

@@ -3,14 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
-use proto::v1::{
-    GenerateRequest, Model, Sampling, Tokens, generate_request::Prompt, inference_client::InferenceClient,
-};
+use proto::v1::{GenerateRequest, Model, Sampling, Tokens, generate_request::Prompt};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::time::{Instant, sleep_until};
-use tonic::{Status, transport::Channel};
+use tonic::Status;
 
 use super::trace::Request;
+use crate::router::Client;
 
 /// What one request took.
 #[derive(Debug, Clone)]
@@ -33,7 +32,7 @@ pub(super) struct Tokened {
 /// A client, what it asks for, and the seed of its prompts.
 #[derive(Debug)]
 pub(super) struct Load {
-    pub(super) client: InferenceClient<Channel>,
+    pub(super) client: Client,
     pub(super) model: Model,
     pub(super) seed: u64,
 }

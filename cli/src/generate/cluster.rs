@@ -3,28 +3,25 @@
 use anyhow::{Context, bail};
 use proto::{
     status::{Fault, reason_name},
-    v1::{
-        GenerateRequest, ListModelsRequest, Tokens, generate_request::Prompt,
-        inference_client::InferenceClient,
-    },
+    v1::{GenerateRequest, ListModelsRequest, Tokens, generate_request::Prompt},
 };
-use tonic::{Status, transport::Channel};
+use tonic::Status;
 
 use super::{
     output::{Ended, Output},
     request::Request,
 };
-use crate::bench::connect;
+use crate::router::{Client, Flags};
 
 /// A router and the model to ask it for.
 pub(super) struct Cluster {
-    client: InferenceClient<Channel>,
+    client: Client,
     model: String,
 }
 
 impl Cluster {
-    pub(super) async fn connect(url: &str, model: Option<&str>) -> anyhow::Result<Self> {
-        let mut client = connect(url).await?;
+    pub(super) async fn connect(router: &Flags, model: Option<&str>) -> anyhow::Result<Self> {
+        let mut client = router.connect().await?;
         let model = match model {
             Some(name) => name.to_owned(),
             None => {

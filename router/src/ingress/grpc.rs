@@ -12,6 +12,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 use tracing::{Span, info_span};
 
+use crate::clients::Client;
 use crate::error::Error;
 use crate::journey::Router;
 use crate::request::{Asked, Chat, Door, Prompt};
@@ -26,6 +27,12 @@ impl Grpc {
     pub fn new(router: Router) -> Self {
         Self { router }
     }
+
+    /// Who calls.
+    fn client(&self, metadata: &MetadataMap) -> Result<Client, Error> {
+        let shown = metadata.get("authorization").map(|value| value.to_str().unwrap_or_default());
+        self.router.clients.identify(shown)
+    }
 }
 
 #[tonic::async_trait]
@@ -38,12 +45,14 @@ impl Inference for Grpc {
     ) -> Result<Response<Self::GenerateStream>, Status> {
         let span = info_span!("generate", door = "grpc", request = %request.get_ref().request_id);
         telemetry::propagate::from_metadata(&span, request.metadata());
-        let arrival = self.router.arrival(span.clone(), timeout(request.metadata()));
         let told = |error: Error| told(&span, &error);
-        let asked = asked(request.into_inner()).map_err(|error| {
+        let refused = |error: Error| {
             self.router.metrics.refused(&error);
             told(error)
-        })?;
+        };
+        let client = self.client(request.metadata()).map_err(refused)?;
+        let arrival = self.router.arrival(span.clone(), client, timeout(request.metadata()));
+        let asked = asked(request.into_inner()).map_err(refused)?;
         let tokens = self.router.generate(asked, arrival).await.map_err(told)?;
         let span = span.clone();
         let stream = tokens.into_stream().map_err(move |error| self::told(&span, &error));
@@ -52,8 +61,9 @@ impl Inference for Grpc {
 
     async fn list_models(
         &self,
-        _: Request<ListModelsRequest>,
+        request: Request<ListModelsRequest>,
     ) -> Result<Response<ListModelsResponse>, Status> {
+        self.client(request.metadata()).map_err(|error| error.fault().to_status())?;
         let model = &self.router.model;
         let chat = model.chat.as_ref().map(|_| "chat");
         let tools = model.chat.as_ref().filter(|chat| chat.has_tools()).map(|_| "tools");

@@ -11,6 +11,7 @@ use axum::Json;
 use axum::Router as Routes;
 use axum::body::Body as HttpBody;
 use axum::extract::{Path, State};
+use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 use tracing::info_span;
 
 use crate::admission::Arrival;
+use crate::clients::Client;
 use crate::error::Error;
 use crate::journey::Router;
 use answer::{Frame, Kind};
@@ -48,16 +50,22 @@ async fn chat(State(router): State<Router>, headers: HeaderMap, body: HttpBody) 
     answered(generate(router, Kind::Chat, &headers, body).await)
 }
 
-async fn models(State(router): State<Router>) -> Json<Value> {
-    Json(json!({ "object": "list", "data": [described(&router)] }))
+async fn models(State(router): State<Router>, headers: HeaderMap) -> Response {
+    let listed = |_| Json(json!({ "object": "list", "data": [described(&router)] })).into_response();
+    answered(client(&router, &headers).map(listed))
 }
 
-async fn model(State(router): State<Router>, Path(model): Path<String>) -> Response {
+async fn model(State(router): State<Router>, Path(model): Path<String>, headers: HeaderMap) -> Response {
     let served = &router.model.name;
-    if model == *served {
-        return Json(described(&router)).into_response();
-    }
-    problem::response(&Error::UnknownModel { model, served: served.clone() })
+    answered(client(&router, &headers).and_then(|_| match model == *served {
+        true => Ok(Json(described(&router)).into_response()),
+        false => Err(Error::UnknownModel { model, served: served.clone() }),
+    }))
+}
+
+/// Who asks.
+fn client(router: &Router, headers: &HeaderMap) -> Result<Client, Error> {
+    router.clients.identify(headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default()))
 }
 
 fn described(router: &Router) -> Value {
@@ -80,7 +88,8 @@ async fn generate(
     let id = request_id(headers, &router.random)?;
     let span = info_span!("generate", door = "http", request = %id);
     telemetry::propagate::from_headers(&span, headers);
-    let arrival = router.arrival(span, None);
+    let client = client(&router, headers).inspect_err(|error| router.metrics.refused(error))?;
+    let arrival = router.arrival(span, client, None);
     let plan = read_plan(&router, kind, &id, &arrival, body).await.inspect_err(|error| {
         router.metrics.refused(error);
     })?;

@@ -4,9 +4,11 @@ use proto::v1::{ErrorReason, FinishReason, GenerateResponse};
 use tracing::Span;
 
 use super::{Config, Router};
+use crate::clients::Client;
 use crate::test_cluster::{CONFIG, Cluster, Ill};
 use crate::{Asked, Bounds, Error, Limits, Prompt};
 
+mod clients;
 mod recovery;
 
 fn asked(tokens: i64) -> Asked {
@@ -17,7 +19,7 @@ fn asked(tokens: i64) -> Asked {
 }
 
 async fn answer(router: &Router, asked: Asked) -> Result<Vec<GenerateResponse>, Error> {
-    let arrival = router.arrival(Span::none(), None);
+    let arrival = router.arrival(Span::none(), Client::Anyone, None);
     let mut tokens = router.generate(asked, arrival).await?;
     let mut deltas = Vec::new();
     while let Some(delta) = tokens.next().await {
@@ -156,7 +158,7 @@ async fn a_silent_end_of_the_last_decode_worker_is_an_error() {
 async fn a_client_that_leaves_takes_everything_along() {
     let cluster = Cluster::start(CONFIG, 1, 1).await;
     cluster.falls_ill("d0", Ill::Hangs(3));
-    let arrival = || cluster.router.arrival(Span::none(), None);
+    let arrival = || cluster.router.arrival(Span::none(), Client::Anyone, None);
     let mut tokens = cluster.router.generate(asked(8), arrival()).await.unwrap();
     assert!(tokens.next().await.unwrap().unwrap().text.starts_with('a'));
     assert_eq!(cluster.router.metrics.permits_held.get(), 1);
@@ -179,7 +181,7 @@ async fn a_deadline_ends_what_hangs() {
     for (worker, ill) in [("p0", Ill::Hangs(1)), ("d0", Ill::Hangs(3)), ("d0", Ill::Slow(60_000))] {
         cluster.falls_ill("p0", Ill::Not);
         cluster.falls_ill(worker, ill);
-        let arrival = cluster.router.arrival(Span::none(), Some(Duration::from_millis(150)));
+        let arrival = cluster.router.arrival(Span::none(), Client::Anyone, Some(Duration::from_millis(150)));
         let late = match cluster.router.generate(asked(8), arrival).await {
             Err(error) => error,
             Ok(mut tokens) => loop {
@@ -198,7 +200,7 @@ async fn a_deadline_ends_what_hangs() {
 #[tokio::test]
 async fn a_client_that_reads_nothing_is_cut_off_at_its_deadline() {
     let cluster = Cluster::start(CONFIG, 1, 1).await;
-    let arrival = cluster.router.arrival(Span::none(), Some(Duration::from_secs(1)));
+    let arrival = cluster.router.arrival(Span::none(), Client::Anyone, Some(Duration::from_secs(1)));
     let deadline = arrival.deadline;
     let mut tokens = cluster.router.generate(asked(8), arrival).await.unwrap();
     assert!(tokens.next().await.unwrap().is_ok());
@@ -214,7 +216,7 @@ async fn who_can_not_be_served_is_told_why() {
     let limits = Limits { in_flight: 1, waiting: 0, wait: Duration::from_secs(1) };
     let cluster = Cluster::start(Config { limits, ..CONFIG }, 1, 1).await;
     cluster.falls_ill("d0", Ill::Hangs(1));
-    let arrival = cluster.router.arrival(Span::none(), None);
+    let arrival = cluster.router.arrival(Span::none(), Client::Anyone, None);
     let first = cluster.router.generate(asked(8), arrival).await.unwrap();
     let overloaded = answer(&cluster.router, asked(8)).await.unwrap_err();
     assert_eq!(reason(&overloaded), ErrorReason::Overloaded);

@@ -17,7 +17,7 @@ use programs::weights::Float;
 use proto::v1::Fingerprint;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use router::{Deps, Listeners, Model, Router};
+use router::{Clients, Deps, Listeners, Model, Router};
 use sim::{Noise, Simulated};
 use telemetry::Meters;
 use tokio::time::sleep;
@@ -117,7 +117,8 @@ pub(crate) async fn router(world: World) -> turmoil::Result {
     let meters = Meters::new();
     world.runs("router", &meters);
     let drain = Drain::new();
-    let deps = Deps { network, members: registry.watch(), meters, drain, random: world.random.clone() };
+    let (random, clients) = (world.random.clone(), Clients::default());
+    let deps = Deps { network, members: registry.watch(), meters, drain, random, clients };
     let router = Router::build(model, flags.config(), deps);
     let membership = MembershipService::new(registry, LEASE);
     router.serve(Listeners { grpc, http, members: None }, membership, Duration::from_secs(5)).await?;

@@ -1,8 +1,8 @@
 //! Errors in OpenAI's shape.
 
 use axum::Json;
-use axum::http::header::RETRY_AFTER;
-use axum::http::{Method, StatusCode, Uri};
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use proto::status::reason_name;
 use serde_json::{Value, json};
@@ -19,6 +19,9 @@ pub(super) fn response(error: &Error) -> Response {
         tracing::info!(%error, "request ended");
     }
     let mut response = (status, Json(body(error))).into_response();
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
     if let Some(after) = fault.retry_after {
         response.headers_mut().insert(RETRY_AFTER, (after.as_secs().max(1)).into());
     }
@@ -40,6 +43,8 @@ pub(super) fn no_such_route(method: &Method, uri: &Uri) -> Response {
 fn shape(message: &str, status: StatusCode, param: Option<&str>, code: &str) -> Value {
     let kind = match status {
         StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
         status if status.is_client_error() => "invalid_request_error",
         _ => "server_error",
     };

@@ -177,7 +177,7 @@ async fn a_deadly_request_leaves_workers_for_others() {
 #[tokio::test]
 async fn streams_go_on_without_their_workers_membership() {
     let cluster = Cluster::start(CONFIG, 1, 1).await;
-    let arrival = cluster.router.arrival(Span::none(), None);
+    let arrival = cluster.router.arrival(Span::none(), Client::Anyone, None);
     let mut tokens = cluster.router.generate(asked(20), arrival).await.unwrap();
     let mut deltas = vec![tokens.next().await.unwrap().unwrap()];
     cluster.leaves("p0");
@@ -195,7 +195,7 @@ async fn a_client_may_leave_or_wait_while_workers_are_found() {
     let cut = async |allowed| {
         cluster.falls_ill("d0", Ill::Breaks(3));
         let failed = cluster.router.metrics.migrations.get();
-        let arrival = cluster.router.arrival(Span::none(), Some(allowed));
+        let arrival = cluster.router.arrival(Span::none(), Client::Anyone, Some(allowed));
         let mut tokens = cluster.router.generate(asked(8), arrival).await.unwrap();
         let mut deltas = Vec::new();
         while cluster.router.metrics.migrations.get() == failed {

@@ -5,12 +5,14 @@ use tracing::Span;
 
 use super::{Clock, LONG, STALL, Silence};
 use crate::admission::Arrival;
+use crate::clients::Client;
 
 #[test]
 fn silence_is_judged_by_its_length_and_the_commit() {
     let began = Instant::now();
     let deadline = began + Duration::from_secs(100);
-    let mut clock = Clock::new(&Arrival { at: began, deadline, span: Span::none() }, began);
+    let mut clock =
+        Clock::new(&Arrival { at: began, deadline, span: Span::none(), client: Client::Anyone }, began);
     assert_eq!(clock.alarm_after(began), began + LONG);
     assert_eq!(clock.silence(began + LONG - Duration::from_millis(1)), Silence::Short);
     assert_eq!(clock.silence(began + LONG), Silence::Long);
@@ -27,7 +29,10 @@ fn silence_is_judged_by_its_length_and_the_commit() {
 fn what_the_first_token_took_is_told_once_and_a_pause_by_itself() {
     let at = Instant::now();
     let after = |seconds| at + Duration::from_secs(seconds);
-    let mut clock = Clock::new(&Arrival { at, deadline: after(100), span: Span::none() }, after(1));
+    let mut clock = Clock::new(
+        &Arrival { at, deadline: after(100), span: Span::none(), client: Client::Anyone },
+        after(1),
+    );
     // lost before any token: the second start's times count
     clock.interrupted(after(2));
     clock.restarted(after(3));
