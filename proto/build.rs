@@ -4,12 +4,14 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message;
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 10] = [
+    "externalscaler/externalscaler.proto",
     "tandem/v1/decode.proto",
     "tandem/v1/errors.proto",
     "tandem/v1/handover.proto",
     "tandem/v1/inference.proto",
     "tandem/v1/membership.proto",
+    "tandem/v1/peer.proto",
     "tandem/v1/prefill.proto",
     "tandem/v1/sampling.proto",
     "tandem/v1/worker.proto",

@@ -22,6 +22,18 @@ pub mod v1 {
     tonic::include_proto!("tandem.v1");
 }
 
+/// KEDA's contract for external scalers, generated from `proto/externalscaler`.
+#[allow(
+    clippy::all,
+    clippy::too_many_lines,
+    clippy::or_fun_call,
+    missing_debug_implementations,
+    unreachable_pub
+)]
+pub mod externalscaler {
+    tonic::include_proto!("externalscaler");
+}
+
 /// The encoded `FileDescriptorSet` of all contracts, for reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tandem.bin"));
 

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::fleet::{Fleet, News, Placed, Seat};
 use crate::metrics::Metrics;
 use crate::recovery::{Failure, Next, Stage};
+use crate::scaling::Demand;
 use crate::token_log::TokenLog;
 
 pub(crate) use calls::Call;
@@ -28,6 +29,7 @@ use reservation::{Reservation, reserve};
 pub(crate) struct Dispatch {
     fleet: Fleet,
     metrics: Metrics,
+    demand: Demand,
     drain: process::Drain,
 }
 
@@ -50,8 +52,8 @@ pub(crate) struct Decoding {
 }
 
 impl Dispatch {
-    pub(crate) fn new(fleet: Fleet, metrics: Metrics, drain: process::Drain) -> Self {
-        Self { fleet, metrics, drain }
+    pub(crate) fn new(fleet: Fleet, metrics: Metrics, demand: Demand, drain: process::Drain) -> Self {
+        Self { fleet, metrics, demand, drain }
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
@@ -82,6 +84,8 @@ impl Dispatch {
     /// Starts a stranded request once more, if what failed it allows that.
     pub(crate) async fn restart(&self, stranded: Stranded) -> Result<Decoding, Error> {
         let mut news = self.fleet.news();
+        let (request, log) = (&stranded.admitted.request, &stranded.admitted.log);
+        let _wanting = self.demand.of(log.prompt_tokens(request));
         let admitted = self.again(stranded, &mut news).await?;
         self.start(admitted).await
     }

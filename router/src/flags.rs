@@ -39,6 +39,11 @@ pub struct Flags {
     /// again when it changes [default: anyone may ask]
     #[arg(long, env = "TANDEM_CREDENTIALS", value_name = "FILE", requires = "members")]
     pub credentials: Option<PathBuf>,
+    /// Where all routers of the cluster are reached at their --members, or --grpc, this one among them (host:port; names that stand for
+    /// several, such as a headless Service's, may be given; comma separated): autoscalers are told what all of them have to do
+    /// [default: this router is the only one]
+    #[arg(long, env = "TANDEM_PEERS", value_name = "ADDRESSES", value_delimiter = ',')]
+    pub peers: Vec<String>,
     /// Requests in flight at once
     #[arg(long, env = "TANDEM_MAX_IN_FLIGHT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_in_flight: u32,

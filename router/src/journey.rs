@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use discovery::View;
 use net::Network;
 use process::{Drain, Random};
@@ -22,6 +23,7 @@ use crate::model::Model;
 use crate::recovery::Bounds;
 use crate::relay::TokenStream;
 use crate::request::{Asked, Request};
+use crate::scaling::{Demand, Peers, Scaling};
 
 /// Texts longer than this are tokenized beside the runtime, in bytes.
 const LONG_TEXT: usize = 16 << 10;
@@ -49,6 +51,8 @@ pub struct Deps {
     pub random: Random,
     /// Who may ask.
     pub clients: Clients,
+    /// Where all routers of the cluster answer each other (host:port each), this one among them; empty: it is the only one.
+    pub peers: Vec<String>,
 }
 
 /// The router without its doors. Clones are the same router.
@@ -60,6 +64,11 @@ pub struct Router {
     pub(crate) metrics: Metrics,
     pub(crate) meters: Meters,
     pub(crate) drain: Drain,
+    pub(crate) demand: Demand,
+    pub(crate) scaling: Scaling,
+    pub(crate) peers: Option<Peers>,
+    /// Which router this is.
+    pub(crate) own: Bytes,
     dispatch: Dispatch,
     timeout: Duration,
     pub(crate) random: Random,
@@ -70,8 +79,13 @@ impl Router {
     /// A router of `model`; nothing is bound or connected yet.
     pub fn build(model: Model, config: Config, deps: Deps) -> Self {
         let metrics = Metrics::register(&deps.meters);
+        let own = Bytes::copy_from_slice(&deps.random.bytes::<16>());
+        let peers =
+            (!deps.peers.is_empty()).then(|| Peers::new(deps.peers, deps.network.clone(), own.clone()));
+        let demand = Demand::default();
+        let scaling = Scaling::new(deps.members.clone(), demand.clone());
         let fleet = Fleet::new(model.name.clone(), deps.members, Channels::new(deps.network));
-        let dispatch = Dispatch::new(fleet.clone(), metrics.clone(), deps.drain.clone());
+        let dispatch = Dispatch::new(fleet.clone(), metrics.clone(), demand.clone(), deps.drain.clone());
         Self {
             model: Arc::new(model),
             gate: Gate::new(config.limits, config.bounds, metrics.clone()),
@@ -79,6 +93,10 @@ impl Router {
             metrics,
             meters: deps.meters,
             drain: deps.drain,
+            demand,
+            scaling,
+            peers,
+            own,
             dispatch,
             timeout: config.timeout,
             random: deps.random,
@@ -112,6 +130,7 @@ impl Router {
         let tenant = arrival.client.tenant(asked.tenant).map_err(refused)?;
         let request = self.check(Asked { tenant, ..asked }).await.map_err(refused)?;
         let tokens = request.prompt.len() as u64 + u64::from(request.max_tokens);
+        let _wanting = self.demand.of(request.prompt_tokens());
         let charge = self.clients.charge(&arrival.client, tokens).map_err(refused)?;
         let admitting = self.gate.admit(request, arrival, charge).instrument(info_span!("admit"));
         let admitted = admitting.await.map_err(refused)?;

@@ -21,6 +21,7 @@ mod placement;
 mod recovery;
 mod relay;
 mod request;
+mod scaling;
 mod server;
 #[cfg(test)]
 mod test_cluster;

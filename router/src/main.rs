@@ -31,7 +31,8 @@ async fn main() -> anyhow::Result<()> {
     };
     let registry = InMemory::new();
     let (meters, random) = (Meters::new(), Random::system());
-    let deps = Deps { network, members: registry.watch(), meters, drain, random, clients };
+    let peers = flags.peers.clone();
+    let deps = Deps { network, members: registry.watch(), meters, drain, random, clients, peers };
     let router = Router::build(model, flags.config(), deps);
     tracing::info!(grpc = %grpc_address, http = %http_address, members = members_address.map(display), "listening");
     let membership = MembershipService::new(registry, flags.lease());

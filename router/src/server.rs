@@ -8,14 +8,17 @@ use process::Drain;
 use process::grpc::{self, HealthReporter, ServingStatus};
 use process::http::{self, Ready};
 use proto::MESSAGE_LIMIT;
+use proto::externalscaler::external_scaler_server::ExternalScalerServer;
 use proto::v1::Role;
 use proto::v1::inference_server::InferenceServer;
 use proto::v1::membership_server::MembershipServer;
+use proto::v1::peer_server::PeerServer;
 use tokio::time::timeout;
 use tonic::service::Routes;
 
 use crate::ingress;
 use crate::journey::Router;
+use crate::scaling::{External, PeerService};
 
 /// After the last request: time for its last bytes to leave.
 const LAST_BYTES: Duration = Duration::from_millis(300);
@@ -57,11 +60,15 @@ impl Router {
             .max_decoding_message_size(MESSAGE_LIMIT)
             .max_encoding_message_size(MESSAGE_LIMIT);
         let membership = MembershipServer::new(membership);
+        let peer = PeerServer::new(PeerService::new(self.demand.clone(), self.own.clone()));
+        let inner = |routes: Routes| routes.add_service(membership).add_service(peer);
         let (clients, members) = match listeners.members {
-            Some(listener) => (routes.clone(), Some((listener, routes.add_service(membership)))),
-            None => (routes.add_service(membership), None),
+            Some(listener) => (routes.clone(), Some((listener, inner(routes)))),
+            None => (inner(routes), None),
         };
-        let clients = (listeners.grpc, clients.add_service(inference));
+        let scaler = ExternalScalerServer::new(External::new(self.scaling.clone()));
+        let clients = (listeners.grpc, clients.add_service(inference).add_service(scaler));
+        let scaling = tokio::spawn(self.scaling.clone().keep(self.peers.clone()));
         let ready = Ready::new();
         let pages = http::routes(self.meters.clone(), ready.clone()).merge(ingress::openai(self.clone()));
         // The doors close after the drain began: until then, requests are refused with a reason.
@@ -75,6 +82,7 @@ impl Router {
             () = self.clone().watch(&health, &ready) => {}
             () = drain.begun() => {}
         }
+        scaling.abort();
         self.gate.close();
         ready.set(false);
         self.say(&health, ServingStatus::NotServing).await;

@@ -86,6 +86,7 @@ impl Cluster {
             drain: drain.clone(),
             random: one_seed(),
             clients: Clients::default(),
+            peers: Vec::new(),
         };
         let router = Router::build(model, config, deps);
         let mut workers = Vec::new();

@@ -117,8 +117,8 @@ pub(crate) async fn router(world: World) -> turmoil::Result {
     let meters = Meters::new();
     world.runs("router", &meters);
     let drain = Drain::new();
-    let (random, clients) = (world.random.clone(), Clients::default());
-    let deps = Deps { network, members: registry.watch(), meters, drain, random, clients };
+    let (random, clients, peers) = (world.random.clone(), Clients::default(), Vec::new());
+    let deps = Deps { network, members: registry.watch(), meters, drain, random, clients, peers };
     let router = Router::build(model, flags.config(), deps);
     let membership = MembershipService::new(registry, LEASE);
     router.serve(Listeners { grpc, http, members: None }, membership, Duration::from_secs(5)).await?;
