@@ -59,6 +59,8 @@ pub struct DecodeWorker {
 pub enum BuildError {
     #[error("data listener: {0}")]
     Data(#[from] std::io::Error),
+    #[error(transparent)]
+    Unreachable(#[from] process::net::BindError),
     #[error("incarnation: {0}")]
     Incarnation(#[from] kvxfer::BadLength),
 }
@@ -69,7 +71,7 @@ const LAST_TRANSFERS: Duration = Duration::from_secs(1);
 /// Puts a decode worker together.
 pub fn build(flags: Flags, deps: Deps) -> Result<DecodeWorker, BuildError> {
     let Deps { host, at, data } = deps;
-    let data_endpoint = data.local_addr()?.to_string();
+    let data_endpoint = flags.worker.reached_at("data", data.local_addr()?)?;
     let meters = at.meters.register(Meters::register);
     let incarnation = kvxfer::Incarnation::try_from(&at.incarnation.bytes()[..])?;
     let book = Book::new(flags.lease(), incarnation, *host.layout(), meters.clone());
@@ -79,7 +81,7 @@ pub fn build(flags: Flags, deps: Deps) -> Result<DecodeWorker, BuildError> {
         fingerprint: host.fingerprint().clone(),
         layout: *host.layout(),
         context: host.context(),
-        grpc_address: at.grpc_address.to_string(),
+        grpc_address: at.grpc_address.clone(),
         data_endpoint: data_endpoint.clone(),
         lease_millis: flags.reservation_lease,
     };

@@ -1,8 +1,8 @@
 //! Flags of both worker roles.
 
-use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use process::observe::Observe;
+use process::{net::BindError, observe::Observe};
 use serde::Serialize;
 
 use crate::Numerics;
@@ -29,6 +29,10 @@ pub struct Flags {
     /// Address to serve /health, /ready and /metrics on (host:port, port 0 for any)
     #[arg(long, env = "TANDEM_HTTP", default_value = "127.0.0.1:0")]
     pub http: String,
+    /// Host that others reach this worker at, for all of its ports [default: the address of each; one that stands for all of a host's
+    /// addresses, such as 0.0.0.0, needs this]
+    #[arg(long, env = "TANDEM_ADVERTISE", value_name = "HOST")]
+    pub advertise: Option<String>,
     /// Folder with tls.crt, tls.key and ca.crt (PEM): all other processes of the cluster must show a certificate that ca.crt signed
     /// and that names the host `tandem`, and are shown this one; not /health, /ready and /metrics. Files that change are read
     /// again [default: no TLS]
@@ -84,8 +88,31 @@ impl Flags {
         self.model_name.clone().or_else(folder).unwrap_or_else(|| "model".to_owned())
     }
 
+    /// Where others reach what is bound at `bound` by the flag of the given name.
+    ///
+    /// # Errors
+    /// When nobody could: it stands for all addresses of this host, and `--advertise` does not say which.
+    pub fn reached_at(&self, flag: &'static str, bound: SocketAddr) -> Result<String, BindError> {
+        match &self.advertise {
+            Some(host) if host.contains(':') && !host.starts_with('[') => {
+                Ok(format!("[{host}]:{}", bound.port()))
+            }
+            Some(host) => Ok(format!("{host}:{}", bound.port())),
+            None if bound.ip().is_unspecified() => {
+                let why =
+                    "stands for all addresses of this host: --advertise must say which others reach it at";
+                let source = io::Error::new(io::ErrorKind::InvalidInput, why);
+                Err(BindError { flag, address: bound.to_string(), source })
+            }
+            None => Ok(bound.to_string()),
+        }
+    }
+
     /// How long running requests get after SIGTERM.
     pub fn grace(&self) -> Duration {
         Duration::from_secs(self.grace)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Everything around a worker's own service.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use discovery::{Announce, Remote};
 use net::{Listener, Network, Traffic};
@@ -41,10 +41,10 @@ pub enum Error {
 pub struct Shell {
     /// Made at this start.
     pub incarnation: Incarnation,
-    /// Where gRPC is served.
-    pub grpc_address: SocketAddr,
-    /// Where HTTP is served.
-    pub http_address: SocketAddr,
+    /// Where gRPC is reached.
+    pub grpc_address: String,
+    /// Where HTTP is reached.
+    pub http_address: String,
     /// For the role's own metrics.
     pub meters: Meters,
     /// When to stop taking work.
@@ -66,8 +66,10 @@ impl Shell {
         drain: Drain,
         random: Random,
     ) -> Result<Self, process::net::BindError> {
-        let (grpc, grpc_address) = process::net::bind(&network, Traffic::Calls, "grpc", &flags.grpc).await?;
-        let (http, http_address) = process::net::bind(&network, Traffic::Public, "http", &flags.http).await?;
+        let (grpc, bound) = process::net::bind(&network, Traffic::Calls, "grpc", &flags.grpc).await?;
+        let grpc_address = flags.reached_at("grpc", bound)?;
+        let (http, bound) = process::net::bind(&network, Traffic::Public, "http", &flags.http).await?;
+        let http_address = flags.reached_at("http", bound)?;
         Ok(Self {
             incarnation: Incarnation::new(&random),
             grpc_address,
@@ -106,10 +108,10 @@ impl Shell {
 pub struct Serving {
     /// Made at this start.
     pub incarnation: Incarnation,
-    /// Where gRPC is served.
-    pub grpc_address: SocketAddr,
-    /// Where HTTP is served.
-    pub http_address: SocketAddr,
+    /// Where gRPC is reached.
+    pub grpc_address: String,
+    /// Where HTTP is reached.
+    pub http_address: String,
     /// For the role's own metrics.
     pub meters: Meters,
     /// When to stop taking work.
