@@ -10,6 +10,11 @@
 {{- if and $etcd.endpoints (ne $etcd.mode "external") -}}
 {{- fail (printf "etcd.endpoints: of no use with etcd.mode %s" $etcd.mode) -}}
 {{- end -}}
+{{- range $etcd.endpoints -}}
+{{- if ne (hasPrefix "https://" .) (not (empty $etcd.tlsSecretName)) -}}
+{{- fail (printf "etcd.tlsSecretName: goes with https:// endpoints, and %s is given %s" . (ternary "none" "one" (empty $etcd.tlsSecretName))) -}}
+{{- end -}}
+{{- end -}}
 {{- range $key := list "tlsSecretName" "user" "passwordSecretName" -}}
 {{- if and (get $etcd $key) (ne $etcd.mode "external") -}}
 {{- fail (printf "etcd.%s: of no use with etcd.mode %s" $key $etcd.mode) -}}

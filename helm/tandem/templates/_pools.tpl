@@ -62,9 +62,10 @@
   "flags" $flags
   "hosts" (int ($slice.hosts | default 1))
   "startupSeconds" (int ($pool.startupSeconds | default $root.Values.workers.startupSeconds))
-  "cacheSize" ($pool.cacheSize | default $root.Values.workers.cacheSize) -}}
+  "cacheSize" ($pool.cacheSize | default $root.Values.workers.cacheSize)
+  "resources" ($pool.resources | default $root.Values.workers.resources) -}}
 {{- if $slice }}{{ $_ := set $meant "slice" $slice }}{{ end -}}
-{{- omit $pool "flags" "slice" "startupSeconds" "cacheSize" | mergeOverwrite $meant | toYaml -}}
+{{- omit $pool "flags" "slice" "startupSeconds" "cacheSize" "resources" | mergeOverwrite $meant | toYaml -}}
 {{- end }}
 
 {{/* All pools. */}}

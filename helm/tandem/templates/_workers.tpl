@@ -52,7 +52,7 @@ readinessProbe:
 {{- end }}
 
 {{- define "tandem.workerResources" -}}
-{{- $resources := deepCopy (.pool.resources | default dict) -}}
+{{- $resources := deepCopy .pool.resources -}}
 {{- if .pool.slice -}}
 {{- range list "requests" "limits" -}}
 {{- $_ := set $resources . (set (get $resources . | default dict) "google.com/tpu" (int $.pool.slice.chips)) -}}
