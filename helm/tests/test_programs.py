@@ -78,16 +78,17 @@ class Metrics:
         for page in pages:
             for name, labels in re.findall(r"^(tandem_\w+)(?:\{(.*)\})? ", page, re.MULTILINE):
                 self.labels.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
-        # what is only counted once it happens is known from the tables of the READMEs
+        # what is only counted once it happens, or with etcd, is known from the tables of the READMEs
         for readme in [*ROOT.glob("*/README.md"), *ROOT.glob("crates/*/README.md")]:
-            for name, labels in re.findall(r"^\| `(tandem_\w+)\{(\w+)\}`", readme.read_text(), re.MULTILINE):
-                self.labels.setdefault(name, set()).add(labels)
+            for name, labels in re.findall(r"^\| `(tandem_\w+)(?:\{(\w+)\})?`", readme.read_text(), re.MULTILINE):
+                if labels or readme.parent.name == "discovery":
+                    self.labels.setdefault(name, set()).add(labels)
 
 
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory: pytest.TempPathFactory) -> Metrics:
     state = tmp_path_factory.mktemp("up") / "state.json"
-    command = [BINARIES / "tandem", "up", "--grpc=127.0.0.1:0", "--http=127.0.0.1:0", f"--state={state}", "--log=warn"]
+    command = [BINARIES / "tandem", "up", "--grpc=127.0.0.1:0", "--http=127.0.0.1:0", f"--state={state}"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as up:
         try:
             until = time.monotonic() + 240
@@ -158,6 +159,7 @@ ALERTS = {
     "TandemClientsWithoutWorker": [(f'tandem_router_requests_total{{{BASE},outcome="no_worker"}}', "0+1x90")],
     "TandemTooFewWorkers": [(f'tandem_router_workers{{{BASE},role="decode",pod="r"}}', "0x90"),
                             (f'tandem_router_workers{{{BASE},role="prefill",pod="r"}}', "1x90")],
+    "TandemEtcdAway": [(f'tandem_discovery_connected{{{BASE},pod="r"}}', "0x90")],
     "TandemRequestsFail": [(f'tandem_router_requests_total{{{BASE},outcome="finished"}}', "0+90x90"),
                            (f'tandem_router_requests_total{{{BASE},outcome="internal"}}', "0+2x90")],
     "TandemRouterFull": [(f'tandem_router_permits_held{{{BASE},pod="r"}}', "256x90")],
@@ -183,6 +185,7 @@ HEALTHY = [
     (f'tandem_router_queue_seconds_bucket{{{BASE},le="2"}}', "0+60x90"),
     (f'tandem_router_queue_seconds_bucket{{{BASE},le="+Inf"}}', "0+60x90"),
     (f'tandem_pool_slots_held{{{BASE},pod="d"}}', "3x90"),
+    (f'tandem_discovery_connected{{{BASE},pod="d"}}', "1x90"),
     (f'tandem_transfer_faults_total{{{BASE},kind="link_lost",pod="d"}}', "1x90"),
     (f"tandem_router_migrations_total{{{BASE}}}", "4x90"),
 ]
