@@ -44,6 +44,11 @@
 {{- else if $pool.multiHost -}}
 {{- fail (printf "%s.multiHost: needs a slice" $where) -}}
 {{- end -}}
+{{- if and $pool.autoscale (hasKey $pool "replicas") -}}
+{{- fail (printf "%s.replicas: of no use with autoscale" $where) -}}
+{{- else if not (or $pool.autoscale (hasKey $pool "replicas")) -}}
+{{- fail (printf "%s.replicas: is missing, as is autoscale" $where) -}}
+{{- end -}}
 {{- with $pool.autoscale -}}
 {{- if eq $root.Values.autoscaling.kind "none" -}}
 {{- fail (printf "%s.autoscale: needs autoscaling.kind keda or hpa" $where) -}}
