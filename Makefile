@@ -4,7 +4,7 @@ MODEL ?= models/k3-demo
 CARGO ?= cargo
 PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
 
-.PHONY: help build plugin libtpu tpu-check demo test test-rust test-cluster test-helm lint deny fmt up bench bench-kvxfer
+.PHONY: help build plugin libtpu tpu-check demo test test-rust test-cluster lint deny fmt up bench bench-kvxfer
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
@@ -37,9 +37,16 @@ test-cluster: build .venv/.ready ## Real clients against a real local cluster
 .venv/.ready: cli/tests/cluster/requirements.txt
 	@scripts/venv.sh .venv cli/tests/cluster/requirements.txt
 
+.PHONY: test-helm test-kubernetes
+
 test-helm: build .venv-helm/.ready ## The Helm chart, against schemas and the programs it starts
 	@scripts/helm.sh >/dev/null
-	@.venv-helm/bin/python -m pytest -q helm/tests
+	@.venv-helm/bin/python -m pytest -q helm/tests --ignore=helm/tests/kubernetes
+
+test-kubernetes: .venv-helm/.ready ## Releases of the chart on a real API server; the first time builds it, which needs Go
+	@scripts/helm.sh >/dev/null
+	@scripts/kubernetes.sh
+	@.venv-helm/bin/python -m pytest -q helm/tests/kubernetes
 
 .venv-helm/.ready: helm/tests/requirements.txt
 	@scripts/venv.sh .venv-helm helm/tests/requirements.txt

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import objects, pods, template
+from chart import objects, pods, template
 
 RCLONE = pathlib.Path(sys.executable).parent / "rclone"
 KEYS = {"AWS_ACCESS_KEY_ID": "a-key-for-tests", "AWS_SECRET_ACCESS_KEY": "a-secret-for-tests"}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT, pods
+from chart import ROOT, Rendered, pods
 
 DOCKERFILES = {name: ROOT / name / "Dockerfile" for name in ("router", "prefill-worker", "decode-worker")}
 
@@ -29,7 +29,7 @@ def test_it_copies_what_is_there(name: str) -> None:
     assert "\nUSER 65532:65532\n" in text
 
 
-def test_the_demo_checkpoint_is_where_the_chart_looks(rendered) -> None:
+def test_the_demo_checkpoint_is_where_the_chart_looks(rendered: Rendered) -> None:
     for _, spec in pods(rendered("trial")):
         for arg in spec["containers"][0].get("args", []):
             if arg.startswith("--model=/"):

@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 import yaml
 
-from conftest import BINARIES, CHART, ROOT, Rendered, one, pods, template, objects
+from chart import BINARIES, CHART, ROOT, Rendered, objects, one, pods, template
 
 OWN_FLAGS = {"router": "tandem-router", "prefill": "tandem-prefill-worker", "decode": "tandem-decode-worker"}
 PROMTOOL = subprocess.run([ROOT / "scripts" / "promtool.sh"], capture_output=True, text=True, check=True).stdout.strip()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conftest import template
+from chart import template
 
 TPU = '"replicas": 1, "slice"'
 CASES = [

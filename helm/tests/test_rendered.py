@@ -7,7 +7,7 @@ import kubernetes_validate
 import pytest
 
 import schemas
-from conftest import CHART, HELM, VALUES, objects, one, pods, template
+from chart import CHART, HELM, VALUES, Rendered, objects, one, pods, template
 
 CRD_GROUPS = ("leaderworkerset.x-k8s.io", "keda.sh", "cert-manager.io", "monitoring.coreos.com")
 PROGRAMS = ("router", "worker")
@@ -35,12 +35,12 @@ def test_every_object_is_valid(documents: list[dict]) -> None:
             assert not faults, f"{name}: {faults}"
 
 
-def test_a_trial_needs_no_crd(rendered) -> None:
+def test_a_trial_needs_no_crd(rendered: Rendered) -> None:
     groups = {document["apiVersion"].partition("/")[0] for document in rendered("trial")}
     assert groups == {"v1", "apps", "policy", "networking.k8s.io"}
 
 
-def test_older_kubernetes(rendered) -> None:
+def test_older_kubernetes(rendered: Rendered) -> None:
     """The oldest that Chart.yaml allows."""
     for document in rendered("trial"):
         kubernetes_validate.validate(document, "1.30", strict=True)
@@ -151,7 +151,7 @@ def test_slices(slice: str, accelerator: str, topology: str, chips: int, hosts: 
     assert product == chips * hosts
 
 
-def test_what_scales_is_not_counted_twice(rendered) -> None:
+def test_what_scales_is_not_counted_twice(rendered: Rendered) -> None:
     """An autoscaled pool has no replicas of its own, so that an upgrade does not undo what the scaler did."""
     keda, hpa = rendered("keda"), rendered("hpa")
     scaled = {d["spec"]["scaleTargetRef"]["name"]: d for d in keda if d["kind"] == "ScaledObject"}
@@ -169,7 +169,7 @@ def test_what_scales_is_not_counted_twice(rendered) -> None:
     assert decode["target"]["averageValue"] == "6400m"
 
 
-def test_members_have_certificates(rendered) -> None:
+def test_members_have_certificates(rendered: Rendered) -> None:
     documents = rendered("tls")
     member = one(documents, "Certificate", "tandem-members")["spec"]
     assert "tandem" in member["dnsNames"] and {"server auth", "client auth"} <= set(member["usages"])
@@ -211,7 +211,7 @@ def test_whoever_is_called_may_be_called(documents: list[dict]) -> None:
         assert passes(policies[called]["ingress"], "from", caller, port), f"{called}:{port} is closed to {caller}"
 
 
-def test_where_models_come_from(rendered) -> None:
+def test_where_models_come_from(rendered: Rendered) -> None:
     """What is fetched, to where, and what programs read."""
     for name, address in (("tpu7x", ":gcs:models-of-ours/k3/2026-11"), ("many-pools", ":s3:models/glm-5.3-flash")):
         for _, spec in pods(rendered(name)):
@@ -227,7 +227,7 @@ def test_where_models_come_from(rendered) -> None:
     assert "kimi-linear" in mount
 
 
-def test_flags_of_a_pool_go_before_those_of_all(rendered) -> None:
+def test_flags_of_a_pool_go_before_those_of_all(rendered: Rendered) -> None:
     pool = one(rendered("many-pools"), "Deployment", "tandem-prefill-cpu")["spec"]["template"]["spec"]["containers"][0]["args"]
     other = one(rendered("many-pools"), "Deployment", "tandem-prefill-v6e-1")["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "--int8" in other and "--int8" not in pool
