@@ -37,16 +37,11 @@ test-cluster: build .venv/.ready ## Real clients against a real local cluster
 .venv/.ready: cli/tests/cluster/requirements.txt
 	@scripts/venv.sh .venv cli/tests/cluster/requirements.txt
 
-.PHONY: test-helm test-kubernetes
+.PHONY: test-helm
 
 test-helm: build .venv-helm/.ready ## The Helm chart, against schemas and the programs it starts
 	@scripts/helm.sh >/dev/null
-	@.venv-helm/bin/python -m pytest -q helm/tests --ignore=helm/tests/kubernetes
-
-test-kubernetes: .venv-helm/.ready ## Releases of the chart on a real API server; the first time builds it, which needs Go
-	@scripts/helm.sh >/dev/null
-	@scripts/kubernetes.sh
-	@.venv-helm/bin/python -m pytest -q helm/tests/kubernetes
+	@.venv-helm/bin/python -m pytest -q helm/tests
 
 .venv-helm/.ready: helm/tests/requirements.txt
 	@scripts/venv.sh .venv-helm helm/tests/requirements.txt
