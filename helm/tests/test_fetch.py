@@ -46,7 +46,8 @@ def fetch(source: str, endpoint: str, component: str, into: pathlib.Path) -> sub
     [spec] = [s for d, s in pods(documents) if d["metadata"]["name"] == component]
     [container] = spec["initContainers"]
     args = [str(into) if arg == "/model" else f"--cache-dir={into}.cache" if arg == "--cache-dir=/tmp" else
-            "--retries=1" if arg.startswith("--retries=") else arg for arg in container["args"]]
+            "--retries=1" if arg.startswith("--retries=") else "--retries-sleep=0" if arg.startswith("--retries-sleep=") else arg
+            for arg in container["args"]]
     environment = {entry["name"]: entry["value"] for entry in container["env"]} | KEYS
     return subprocess.run([RCLONE, *args], env=environment, capture_output=True, text=True, check=False, timeout=60)
 

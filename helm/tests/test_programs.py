@@ -56,18 +56,18 @@ def test_values_name_keys_of_the_programs() -> None:
         assert keys.keys() <= help_of(OWN_FLAGS[role]).keys()
 
 
-def test_programs_take_what_they_are_told(rendered: Rendered, tmp_path: pathlib.Path) -> None:
+def test_programs_take_what_they_are_told(documents: list[dict]) -> None:
     """Their own check of their own arguments: the configuration in force, printed."""
-    for name in ("trial", "tls-given"):
-        for document, spec in pods(rendered(name)):
-            role = document["metadata"]["labels"]["app.kubernetes.io/component"]
-            if role not in OWN_FLAGS:
-                continue
-            args = [a.replace("$(POD_IP)", "::1" if name == "tls-given" else "127.0.0.1").replace("$(POD_NAME)", "pod")
-                    for a in spec["containers"][0]["args"]]
-            done = subprocess.run([BINARIES / OWN_FLAGS[role], *args, "--print-config"], capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
-            assert yaml.safe_load(done.stdout)["grace"] == 600
+    for document, spec in pods(documents):
+        role = document["metadata"]["labels"]["app.kubernetes.io/component"]
+        if role not in OWN_FLAGS:
+            continue
+        [container] = spec["containers"]
+        args = [arg.replace("$(POD_IP)", "10.0.0.1").replace("$(POD_NAME)", "pod") for arg in container["args"]]
+        done = subprocess.run([BINARIES / OWN_FLAGS[role], *args, "--print-config"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        [grace] = [int(arg.partition("=")[2]) for arg in args if arg.startswith("--grace=")]
+        assert yaml.safe_load(done.stdout)["grace"] == grace
 
 
 class Metrics:

@@ -35,6 +35,26 @@ def test_every_object_is_valid(documents: list[dict]) -> None:
             assert not faults, f"{name}: {faults}"
 
 
+def invalid(document: dict) -> bool:
+    faults = schemas.faults(document)
+    if faults is not None:
+        return bool(faults)
+    try:
+        kubernetes_validate.validate(document, "1.37", strict=True)
+    except kubernetes_validate.ValidationError:
+        return True
+    return False
+
+
+def test_a_field_that_no_schema_names_is_noticed(rendered: Rendered) -> None:
+    """In every kind, at the top and in its spec."""
+    kinds = {d["kind"]: d for name in ("keda", "hpa", "tls") for d in rendered(name)}
+    for kind, document in kinds.items():
+        assert invalid(document | {"unheard": 1}), kind
+        if "spec" in document:
+            assert invalid(document | {"spec": document["spec"] | {"unheard": 1}}), kind
+
+
 def test_a_trial_needs_no_crd(rendered: Rendered) -> None:
     groups = {document["apiVersion"].partition("/")[0] for document in rendered("trial")}
     assert groups == {"v1", "apps", "policy", "networking.k8s.io"}
