@@ -26,7 +26,7 @@ libtpu: ## The TPU compiler, pinned by sha256 (TANDEM_LIBTPU names another); Goo
 tpu-check: libtpu ## Compile full-width programs for TPUs that are not there; JOBS=part of a name runs some of them
 	@$(CARGO) run --release -p tandem-tpu-check -- --only "$(JOBS)"
 
-test: build lint test-rust test-cluster ## All tests, after installing what they need
+test: build lint test-rust test-cluster test-helm ## All tests, after installing what they need
 
 test-rust: plugin
 	@$(CARGO) test --release --workspace
@@ -36,6 +36,15 @@ test-cluster: build .venv/.ready ## Real clients against a real local cluster
 
 .venv/.ready: cli/tests/cluster/requirements.txt
 	@scripts/venv.sh .venv cli/tests/cluster/requirements.txt
+
+.PHONY: test-helm
+
+test-helm: build .venv-helm/.ready ## The Helm chart, against schemas and the programs it starts
+	@scripts/helm.sh >/dev/null
+	@.venv-helm/bin/python -m pytest -q helm/tests
+
+.venv-helm/.ready: helm/tests/requirements.txt
+	@scripts/venv.sh .venv-helm helm/tests/requirements.txt
 
 lint: ## Formatting and lints
 	@$(CARGO) fmt --all --check
