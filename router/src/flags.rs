@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use discovery::EtcdFlags;
 use process::observe::Observe;
 use serde::Serialize;
 
@@ -28,12 +29,16 @@ pub struct Flags {
     #[arg(long, env = "TANDEM_HTTP", default_value = "127.0.0.1:8080")]
     pub http: String,
     /// Address that workers join at (host:port, port 0 for any) [default: --grpc's]
-    #[arg(long, env = "TANDEM_MEMBERS", value_name = "ADDRESS")]
+    #[arg(long, env = "TANDEM_MEMBERS", value_name = "ADDRESS", group = "joining")]
     pub members: Option<String>,
+    /// Where to find workers
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub etcd: EtcdFlags,
     /// Folder with tls.crt, tls.key and ca.crt (PEM): all workers must show a certificate that ca.crt signed and that names the
     /// host `tandem`, and are shown this one. Clients need none: --grpc and --http stay as they are. Files that change are
     /// read again [default: no TLS]
-    #[arg(long, env = "TANDEM_TLS", value_name = "FOLDER", requires = "members")]
+    #[arg(long, env = "TANDEM_TLS", value_name = "FOLDER", requires = "joining")]
     pub tls: Option<PathBuf>,
     /// Requests in flight at once
     #[arg(long, env = "TANDEM_MAX_IN_FLIGHT", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]

@@ -13,6 +13,7 @@ mod fleet;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod ingress;
+mod joining;
 mod journey;
 mod metrics;
 mod model;
@@ -30,6 +31,7 @@ mod token_log;
 pub use admission::{Arrival, Limits};
 pub use error::Error;
 pub use flags::Flags;
+pub use joining::Joining;
 pub use journey::{Config, Deps, Router};
 pub use model::{Model, OpenError};
 pub use recovery::Bounds;

@@ -1,10 +1,9 @@
 //! `tandem-router`: flags, bind, build, serve, drain.
 
 use anyhow::Context;
-use discovery::{InMemory, MembershipService, Registry};
 use net::Traffic;
 use process::Random;
-use router::{Deps, Flags, Listeners, Model, Router};
+use router::{Deps, Flags, Joining, Listeners, Model, Router};
 use telemetry::Meters;
 
 #[tokio::main]
@@ -20,14 +19,14 @@ async fn main() -> anyhow::Result<()> {
         None => None,
     };
     let (members, members_address) = members.unzip();
+    let listeners = Listeners { grpc, http, members };
     let model = Model::open(&flags.model, flags.served_name())
         .with_context(|| format!("--model {}", flags.model.display()))?;
-    let registry = InMemory::new();
-    let deps =
-        Deps { network, members: registry.watch(), meters: Meters::new(), drain, random: Random::system() };
+    let (meters, random) = (Meters::new(), Random::system());
+    let (joining, members) = Joining::of(&flags, &network, &meters, &random).context("--etcd")?;
+    let deps = Deps { network, members, meters, drain, random };
     let router = Router::build(model, flags.config(), deps);
     tracing::info!(grpc = %grpc_address, http = %http_address, members = members_address.map(display), "listening");
-    let membership = MembershipService::new(registry, flags.lease());
-    router.serve(Listeners { grpc, http, members }, membership, flags.grace()).await?;
+    router.serve(listeners, joining, flags.grace()).await?;
     Ok(())
 }
