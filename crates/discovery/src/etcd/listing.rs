@@ -153,9 +153,9 @@ impl Listing {
             }
             Contact::Away { reason: before, .. } => {
                 if *before == reason {
-                    tracing::debug!(reason, "etcd is still away");
+                    tracing::debug!(reason, "etcd still does not answer");
                 } else {
-                    tracing::warn!(reason, "etcd is still away");
+                    tracing::warn!(reason, "etcd still does not answer");
                 }
                 *before = reason;
             }
