@@ -9,7 +9,11 @@ use net::Traffic;
 use process::{Drain, Random};
 use proto::v1::membership_server::MembershipServer;
 use telemetry::Meters;
-use tokio::sync::watch;
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::{oneshot, watch},
+    time::sleep,
+};
 use tonic::service::Routes;
 
 use crate::server::Server;
@@ -24,31 +28,44 @@ pub(crate) trait Bench {
     async fn begins_anew(&mut self);
 }
 
-/// In the router.
+/// In the router, which has a runtime of its own, and dies with it.
 pub(crate) struct Inside {
     address: SocketAddr,
     registry: InMemory,
-    server: tokio::task::JoinHandle<()>,
+    runtime: Option<Runtime>,
 }
 
 impl Inside {
     pub(crate) async fn new() -> Self {
-        let (registry, (address, server)) = (InMemory::new(), Self::serve("127.0.0.1:0").await);
-        let server = server(registry.clone());
-        Self { address, registry, server }
+        Self::at("127.0.0.1:0".to_owned()).await
     }
 
-    async fn serve(at: &str) -> (SocketAddr, impl FnOnce(InMemory) -> tokio::task::JoinHandle<()>) {
-        let bound = process::net::bind(&net::system(), Traffic::Calls, "grpc", at).await;
-        let (listener, address) = bound.unwrap();
-        let serve = |registry| {
-            let membership = MembershipService::new(registry, Duration::from_secs(5));
+    async fn at(address: String) -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let registry = InMemory::new();
+        let membership = MembershipService::new(registry.clone(), Duration::from_secs(5));
+        let (says, address_said) = oneshot::channel();
+        runtime.spawn(async move {
+            let (listener, bound) = loop {
+                match process::net::bind(&net::system(), Traffic::Calls, "grpc", &address).await {
+                    Ok(bound) => break bound,
+                    // whoever had it before has not quite let go of it
+                    Err(_) => sleep(Duration::from_millis(20)).await,
+                }
+            };
+            says.send(bound).unwrap();
             let routes = Routes::new(MembershipServer::new(membership));
-            tokio::spawn(async move {
-                process::grpc::serve(listener, routes, Drain::new()).await.unwrap();
-            })
-        };
-        (address, serve)
+            process::grpc::serve(listener, routes, Drain::new()).await
+        });
+        Self { address: address_said.await.unwrap(), registry, runtime: Some(runtime) }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
@@ -62,11 +79,9 @@ impl Bench for Inside {
     }
 
     async fn begins_anew(&mut self) {
-        self.server.abort();
-        let _ = (&mut self.server).await;
-        self.registry = InMemory::new();
-        let (_, server) = Self::serve(&self.address.to_string()).await;
-        self.server = server(self.registry.clone());
+        let address = self.address.to_string();
+        self.runtime.take().unwrap().shutdown_background();
+        *self = Self::at(address).await;
     }
 }
 

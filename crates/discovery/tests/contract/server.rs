@@ -2,10 +2,12 @@
 
 use std::{
     fs::File,
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -73,6 +75,12 @@ impl Server {
             .spawn()
             .unwrap();
         self.process = Some(process);
+        let begun = Instant::now();
+        // From here on a call is answered, if late.
+        while TcpStream::connect(("127.0.0.1", self.ports[0])).is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "etcd does not listen");
+            sleep(Duration::from_millis(10));
+        }
     }
 
     /// Killed, and begun anew with nothing in it.
