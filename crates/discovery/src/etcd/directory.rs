@@ -19,9 +19,9 @@ use crate::{Member, View};
 #[derive(Debug)]
 pub(super) enum Event {
     /// etcd lists these and no others.
-    Listed(Vec<WorkerRecord>),
+    Listed(Vec<Arc<WorkerRecord>>),
     /// etcd lists this one.
-    Put(WorkerRecord),
+    Put(Arc<WorkerRecord>),
     /// etcd does not list who has this name.
     Deleted(String),
     /// A worker has said how busy it is.
@@ -69,7 +69,7 @@ impl Directory {
         self.known.values().filter(|known| !known.listed).count()
     }
 
-    fn list(&mut self, records: Vec<WorkerRecord>, view: &mut View, out: &mut Vec<Action>) -> bool {
+    fn list(&mut self, records: Vec<Arc<WorkerRecord>>, view: &mut View, out: &mut Vec<Action>) -> bool {
         let names: BTreeSet<String> = records.iter().map(|record| record.name.clone()).collect();
         let gone: Vec<String> = self.known.keys().filter(|name| !names.contains(*name)).cloned().collect();
         let mut changed = false;
@@ -82,7 +82,7 @@ impl Directory {
         changed
     }
 
-    fn put(&mut self, record: WorkerRecord, view: &mut View, out: &mut Vec<Action>) -> bool {
+    fn put(&mut self, record: Arc<WorkerRecord>, view: &mut View, out: &mut Vec<Action>) -> bool {
         if let Some(known) = self.known.get_mut(&record.name)
             && known.record.incarnation == record.incarnation
         {
@@ -91,7 +91,6 @@ impl Directory {
         }
         // The name belongs to its newest start.
         let changed = self.forget(&record.name, view, out);
-        let record = Arc::new(record);
         out.push(Action::Follow(Arc::clone(&record)));
         self.known.insert(record.name.clone(), Known { record, listed: true, heard: false });
         changed

@@ -1,6 +1,6 @@
 //! What etcd lists, from a snapshot on.
 
-use std::{collections::BTreeMap, convert::Infallible, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use etcd_client::{Client, Event as Change, EventType, GetOptions, KeyValue, WatchOptions, WatchStream};
 use proto::{MESSAGE_LIMIT, v1::WorkerRecord};
@@ -113,9 +113,9 @@ impl Listing {
     }
 
     /// None: it is no member. Each such value is counted, and said, once.
-    fn read(&mut self, entry: &KeyValue) -> Option<WorkerRecord> {
+    fn read(&mut self, entry: &KeyValue) -> Option<Arc<WorkerRecord>> {
         match self.etcd.format.read(&self.etcd.settings.keys, entry) {
-            Ok(record) => Some(record),
+            Ok(record) => Some(Arc::new(record)),
             Err(reason) => {
                 let revision = entry.mod_revision();
                 if self.skipped.insert(entry.key().to_vec(), revision) != Some(revision) {

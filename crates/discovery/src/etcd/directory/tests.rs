@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use bytes::Bytes;
 use proto::v1::{Load, WorkerRecord};
 
@@ -38,8 +40,9 @@ impl Scene {
     }
 }
 
-fn record(name: &str, incarnation: &'static str) -> WorkerRecord {
-    WorkerRecord { name: name.into(), incarnation: Bytes::from(incarnation), ..WorkerRecord::default() }
+fn record(name: &str, incarnation: &'static str) -> Arc<WorkerRecord> {
+    let incarnation = Bytes::from(incarnation);
+    Arc::new(WorkerRecord { name: name.into(), incarnation, ..WorkerRecord::default() })
 }
 
 fn draining() -> Load {

@@ -1,5 +1,7 @@
 #![allow(clippy::print_stderr, unreachable_pub, dead_code)]
 
+use std::sync::Arc;
+
 use process::Random;
 use proto::v1::{Fingerprint, Layout, WorkerRecord};
 use telemetry::Meters;
@@ -49,7 +51,7 @@ async fn a_history_that_does_not_go_on_from_the_list_is_listed_again() {
     assert!(why.contains("compacted"), "{why}");
     let revision = listing.list(&mut client).await.unwrap();
     let Some(Event::Listed(records)) = heard.recv().await else { panic!("no list") };
-    assert_eq!((revision, records), (before + 6, vec![record("a")]));
+    assert_eq!((revision, records), (before + 6, vec![Arc::new(record("a"))]));
     let Outdated(why) = listing.watch(&mut client, revision + 1000).await.unwrap();
     assert!(why.contains("another"), "{why}");
 }
