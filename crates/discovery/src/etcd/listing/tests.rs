@@ -13,7 +13,7 @@ use tokio::{
 use super::{Event, Listing, Outdated};
 use crate::{Contact, Etcd, EtcdFlags};
 
-#[path = "../../../tests/contract/server.rs"]
+#[path = "../../../tests/registries/server.rs"]
 mod server;
 
 fn listing(server: &server::Server) -> (Listing, mpsc::Receiver<Event>) {

@@ -7,11 +7,11 @@
     missing_debug_implementations
 )]
 
-#[path = "contract/benches.rs"]
+#[path = "registries/benches.rs"]
 mod benches;
-#[path = "contract/server.rs"]
+#[path = "registries/server.rs"]
 mod server;
-#[path = "contract/workers.rs"]
+#[path = "registries/workers.rs"]
 mod workers;
 
 use std::time::Duration;
@@ -125,5 +125,5 @@ macro_rules! kept_by {
 kept_by!(in_memory, Inside::new().await);
 kept_by!(in_etcd, Outside::new());
 
-#[path = "contract/etcd.rs"]
+#[path = "registries/etcd.rs"]
 mod etcd;
