@@ -4,7 +4,7 @@ MODEL ?= models/k3-demo
 CARGO ?= cargo
 PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
 
-.PHONY: help build plugin libtpu tpu-check demo test test-rust test-cluster lint deny fmt up bench bench-kvxfer
+.PHONY: help build plugin etcd libtpu tpu-check demo test test-rust test-cluster lint deny fmt up bench bench-kvxfer
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
@@ -20,6 +20,9 @@ plugin: $(PLUGIN) ## The PJRT CPU plugin, pinned by sha256 (TANDEM_PJRT_PLUGIN n
 .tools/pjrt/pjrt_c_api_cpu_plugin.so: scripts/plugin.sh
 	@scripts/plugin.sh
 
+etcd: ## The etcd server that tests run, pinned by sha256 (TANDEM_ETCD_BINARY names another)
+	@scripts/etcd.sh
+
 libtpu: ## The TPU compiler, pinned by sha256 (TANDEM_LIBTPU names another); Google Cloud's terms apply to it
 	@scripts/libtpu.sh
 
@@ -28,10 +31,10 @@ tpu-check: libtpu ## Compile full-width programs for TPUs that are not there; JO
 
 test: build lint test-rust test-cluster test-helm ## All tests, after installing what they need
 
-test-rust: plugin
+test-rust: plugin etcd
 	@$(CARGO) test --release --workspace
 
-test-cluster: build .venv/.ready ## Real clients against a real local cluster
+test-cluster: build etcd .venv/.ready ## Real clients against a real local cluster
 	@.venv/bin/python -m pytest -q cli/tests/cluster
 
 .venv/.ready: cli/tests/cluster/requirements.txt

@@ -10,6 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use discovery::EtcdFlags;
 use process::Drain;
 use tokio::{sync::mpsc, time::sleep};
 use worker::Numerics;
@@ -62,13 +63,16 @@ pub struct Flags {
     #[arg(long, value_name = "FLAG")]
     pub decode_flag: Vec<String>,
     /// Folder with tls.crt, tls.key and ca.crt: TLS between all processes, as their own --tls says. Workers then join at a port
-    /// of their own
+    /// of their own, unless there is --etcd
     #[arg(long, env = "TANDEM_TLS", value_name = "FOLDER")]
     pub tls: Option<PathBuf>,
     /// File of tenants, keys and limits: clients must show a key or a token, as the router's own --credentials says. Workers then
-    /// join at a port of their own
+    /// join at a port of their own, unless there is --etcd
     #[arg(long, env = "TANDEM_CREDENTIALS", value_name = "FILE")]
     pub credentials: Option<PathBuf>,
+    /// Where workers say that they are there, and the router finds them
+    #[command(flatten)]
+    pub etcd: EtcdFlags,
     /// Log filter of every process
     #[arg(long, env = "TANDEM_LOG", default_value = "info")]
     pub log: String,
@@ -82,11 +86,12 @@ impl Flags {
             format!("--http={}", self.http),
             format!("--log={}", self.log),
         ];
-        if self.tls.is_some() || self.credentials.is_some() {
+        if (self.tls.is_some() || self.credentials.is_some()) && self.etcd.etcd.is_empty() {
             args.push("--members=127.0.0.1:0".to_owned());
         }
         args.extend(self.credentials.as_ref().map(|file| format!("--credentials={}", file.display())));
         args.extend(self.tls());
+        args.extend(self.etcd.to_flags());
         args.extend_from_slice(&self.router_flag);
         args
     }
@@ -106,6 +111,7 @@ impl Flags {
             format!("--log={}", self.log),
         ];
         args.extend(self.tls());
+        args.extend(self.etcd.to_flags());
         args.extend(self.numerics.to_flags());
         args.extend_from_slice(more);
         args

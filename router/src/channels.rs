@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use net::Network;
+use net::{Network, Traffic};
 use proto::v1::WorkerRecord;
 use tonic::transport::{Channel, Endpoint};
 
@@ -46,7 +46,7 @@ impl Channels {
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
-        let channel = endpoint.connect_with_connector_lazy(net::connector(&self.network));
+        let channel = endpoint.connect_with_connector_lazy(net::connector(&self.network, Traffic::Calls));
         channels.insert(record.incarnation.clone(), channel.clone());
         Ok(channel)
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use discovery::EtcdFlags;
 use process::observe::Observe;
 use serde::Serialize;
 
@@ -28,19 +29,23 @@ pub struct Flags {
     #[arg(long, env = "TANDEM_HTTP", default_value = "127.0.0.1:8080")]
     pub http: String,
     /// Address that workers join at (host:port, port 0 for any) [default: --grpc's]
-    #[arg(long, env = "TANDEM_MEMBERS", value_name = "ADDRESS")]
+    #[arg(long, env = "TANDEM_MEMBERS", value_name = "ADDRESS", group = "joining")]
     pub members: Option<String>,
+    /// Where to find workers
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub etcd: EtcdFlags,
     /// Folder with tls.crt, tls.key and ca.crt (PEM): all workers must show a certificate that ca.crt signed and that names the
     /// host `tandem`, and are shown this one. Clients need none: --grpc and --http stay as they are. Files that change are
     /// read again [default: no TLS]
-    #[arg(long, env = "TANDEM_TLS", value_name = "FOLDER", requires = "members")]
+    #[arg(long, env = "TANDEM_TLS", value_name = "FOLDER", requires = "joining")]
     pub tls: Option<PathBuf>,
     /// File that says which tenants there are, with what keys and tokens, and what they may use (README): clients must show one. It is read
     /// again when it changes [default: anyone may ask]
-    #[arg(long, env = "TANDEM_CREDENTIALS", value_name = "FILE", requires = "members")]
+    #[arg(long, env = "TANDEM_CREDENTIALS", value_name = "FILE", requires = "joining")]
     pub credentials: Option<PathBuf>,
-    /// Where all routers of the cluster are reached at their --members, or --grpc, this one among them (host:port; names that stand for
-    /// several, such as a headless Service's, may be given; comma separated): autoscalers are told what all of them have to do
+    /// Where all routers of the cluster are reached at their --grpc, this one among them (host:port; names that stand for several, such
+    /// as a headless Service's, may be given; comma separated): autoscalers are told what all of them have to do
     /// [default: this router is the only one]
     #[arg(long, env = "TANDEM_PEERS", value_name = "ADDRESSES", value_delimiter = ',')]
     pub peers: Vec<String>,

@@ -95,6 +95,11 @@ impl Fleet {
         }
     }
 
+    /// The registry's view.
+    pub(crate) fn view(&self) -> watch::Receiver<View> {
+        self.view.clone()
+    }
+
     /// Changes from now on.
     pub(crate) fn news(&self) -> News {
         let mut view = self.view.clone();

@@ -14,6 +14,7 @@ mod fleet;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod ingress;
+mod joining;
 mod journey;
 mod metrics;
 mod model;
@@ -33,6 +34,7 @@ pub use admission::{Arrival, Limits};
 pub use clients::Clients;
 pub use error::Error;
 pub use flags::Flags;
+pub use joining::Joining;
 pub use journey::{Config, Deps, Router};
 pub use model::{Model, OpenError};
 pub use recovery::Bounds;

@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use anyhow::Context;
-use discovery::{InMemory, MembershipService, Registry};
 use identity::Credentials;
 use net::Traffic;
 use process::Random;
-use router::{Clients, Deps, Flags, Listeners, Model, Router};
+use router::{Clients, Deps, Flags, Joining, Listeners, Model, Router};
 use telemetry::Meters;
 
 #[tokio::main]
@@ -23,20 +22,20 @@ async fn main() -> anyhow::Result<()> {
         None => None,
     };
     let (members, members_address) = members.unzip();
+    let listeners = Listeners { grpc, http, members };
     let model = Model::open(&flags.model, flags.served_name())
         .with_context(|| format!("--model {}", flags.model.display()))?;
     let clients = match &flags.credentials {
         Some(file) => known(file).await.context("--credentials")?,
         None => Clients::default(),
     };
-    let registry = InMemory::new();
     let (meters, random) = (Meters::new(), Random::system());
+    let (joining, members) = Joining::of(&flags, &network, &meters, &random).context("--etcd")?;
     let peers = flags.peers.clone();
-    let deps = Deps { network, members: registry.watch(), meters, drain, random, clients, peers };
+    let deps = Deps { network, members, meters, drain, random, clients, peers };
     let router = Router::build(model, flags.config(), deps);
     tracing::info!(grpc = %grpc_address, http = %http_address, members = members_address.map(display), "listening");
-    let membership = MembershipService::new(registry, flags.lease());
-    router.serve(Listeners { grpc, http, members }, membership, flags.grace()).await?;
+    router.serve(listeners, joining, flags.grace()).await?;
     Ok(())
 }
 

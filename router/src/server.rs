@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use discovery::MembershipService;
 use net::Listener;
 use process::Drain;
 use process::grpc::{self, HealthReporter, ServingStatus};
@@ -13,10 +12,12 @@ use proto::v1::Role;
 use proto::v1::inference_server::InferenceServer;
 use proto::v1::membership_server::MembershipServer;
 use proto::v1::peer_server::PeerServer;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tonic::service::Routes;
 
 use crate::ingress;
+use crate::joining::{self, Joining};
 use crate::journey::Router;
 use crate::scaling::{External, PeerService};
 
@@ -48,28 +49,39 @@ pub enum ServeError {
 }
 
 impl Router {
-    /// Serves clients, and workers that join, until the drain begins; then lets running requests end, at most `grace`.
+    /// Serves clients, and workers where they join here, until the drain begins; then lets running requests end, at most `grace`.
     pub async fn serve(
         self,
         listeners: Listeners,
-        membership: MembershipService,
+        joining: impl Into<Joining>,
         grace: Duration,
     ) -> Result<(), ServeError> {
         let (health, routes) = grpc::base(proto::DESCRIPTORS)?;
+        let ready = Ready::new();
+        let mut telling = JoinSet::new();
+        let membership = match joining.into() {
+            Joining::Here(membership) => Some(MembershipServer::new(membership)),
+            Joining::Etcd(following) => {
+                telling.spawn(joining::tell(following, self.fleet.view(), health.clone(), ready.clone()));
+                None
+            }
+        };
         let inference = InferenceServer::new(ingress::Grpc::new(self.clone()))
             .max_decoding_message_size(MESSAGE_LIMIT)
             .max_encoding_message_size(MESSAGE_LIMIT);
-        let membership = MembershipServer::new(membership);
-        let peer = PeerServer::new(PeerService::new(self.demand.clone(), self.own.clone()));
-        let inner = |routes: Routes| routes.add_service(membership).add_service(peer);
-        let (clients, members) = match listeners.members {
-            Some(listener) => (routes.clone(), Some((listener, inner(routes)))),
-            None => (inner(routes), None),
+        let joins = membership.is_some();
+        let (clients, members) = match (listeners.members, membership) {
+            (Some(listener), Some(membership)) => {
+                (routes.clone(), Some((listener, routes.add_service(membership))))
+            }
+            (None, Some(membership)) => (routes.add_service(membership), None),
+            (_, None) => (routes, None),
         };
+        let peer = PeerServer::new(PeerService::new(self.demand.clone(), self.own.clone()));
         let scaler = ExternalScalerServer::new(External::new(self.scaling.clone()));
-        let clients = (listeners.grpc, clients.add_service(inference).add_service(scaler));
-        let scaling = tokio::spawn(self.scaling.clone().keep(self.peers.clone()));
-        let ready = Ready::new();
+        let clients = clients.add_service(inference).add_service(scaler).add_service(peer);
+        let clients = (listeners.grpc, clients);
+        telling.spawn(self.scaling.clone().keep(self.peers.clone()));
         let pages = http::routes(self.meters.clone(), ready.clone()).merge(ingress::openai(self.clone()));
         // The doors close after the drain began: until then, requests are refused with a reason.
         let doors = Drain::new();
@@ -79,10 +91,9 @@ impl Router {
         tokio::select! {
             served = &mut grpc => served??,
             served = &mut http => served??,
-            () = self.clone().watch(&health, &ready) => {}
+            () = self.clone().watch(&health, &ready, joins) => {}
             () = drain.begun() => {}
         }
-        scaling.abort();
         self.gate.close();
         ready.set(false);
         self.say(&health, ServingStatus::NotServing).await;
@@ -101,8 +112,10 @@ impl Router {
     }
 
     /// Says whether requests can be served, whenever that changes.
-    async fn watch(mut self, health: &HealthReporter, ready: &Ready) {
-        health.set_service_status("tandem.v1.Membership", ServingStatus::Serving).await;
+    async fn watch(mut self, health: &HealthReporter, ready: &Ready, joins: bool) {
+        if joins {
+            health.set_service_status("tandem.v1.Membership", ServingStatus::Serving).await;
+        }
         self.say(health, ServingStatus::NotServing).await;
         loop {
             self.metrics.workers(self.fleet.count(Role::Prefill), self.fleet.count(Role::Decode));

@@ -3,7 +3,7 @@
 use proto::v1::{Load, WorkerRecord};
 use tokio::sync::watch;
 
-use crate::{Error, Member, Registry, View};
+use crate::{Error, Member, Registry, View, complete};
 
 /// The members of one router, in memory. Clones are the same registry.
 #[derive(Debug, Clone)]
@@ -25,15 +25,7 @@ impl InMemory {
 
     /// Takes a worker in. Its name belongs to the newest incarnation: an older seat of the same name is void at once.
     pub fn seat(&self, record: WorkerRecord, load: Load) -> Result<Seat, Error> {
-        let missing = |field| Err(Error::Incomplete { field });
-        match () {
-            () if record.name.is_empty() => return missing("name"),
-            () if record.incarnation.is_empty() => return missing("incarnation"),
-            () if record.grpc_address.is_empty() => return missing("grpc_address"),
-            () if record.fingerprint.is_none() => return missing("fingerprint"),
-            () if record.layout.is_none() => return missing("layout"),
-            () => {}
-        }
+        complete(&record)?;
         let seat = Seat {
             view: self.view.clone(),
             name: record.name.clone(),

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use async_trait::async_trait;
-use net::Network;
+use net::{Network, Traffic};
 use proto::{
     status::Fault,
     v1::{ErrorReason, JoinRequest, Load, WorkerRecord, membership_client::MembershipClient},
@@ -49,7 +49,7 @@ impl Remote {
         record: &WorkerRecord,
         load: &mut watch::Receiver<Load>,
     ) -> Result<Infallible, tonic::Status> {
-        let connector = net::connector(&self.network);
+        let connector = net::connector(&self.network, Traffic::Calls);
         let connected = self.endpoint.connect_with_connector(connector).await;
         let channel: Channel = connected.map_err(|error| tonic::Status::unavailable(error.to_string()))?;
         let (beats, stream) = mpsc::channel(4);

@@ -7,9 +7,10 @@ use tower::Service;
 
 use crate::{AnyStream, Network, Traffic};
 
-/// Makes the connections of gRPC clients: for `Endpoint::connect_with_connector`.
+/// Makes the connections of gRPC clients, for traffic of a kind: for `Endpoint::connect_with_connector`.
 pub fn connector(
     network: &Network,
+    traffic: Traffic,
 ) -> impl Service<Uri, Response = TokioIo<AnyStream>, Error = io::Error, Future: Send> + Clone + Send + use<>
 {
     let network = Network::clone(network);
@@ -18,7 +19,7 @@ pub fn connector(
         async move {
             let no_host = || io::Error::new(io::ErrorKind::InvalidInput, format!("{uri} names no host"));
             let address = uri.authority().ok_or_else(no_host)?.as_str().to_owned();
-            Ok(TokioIo::new(network.connect(&address, Traffic::Calls).await?))
+            Ok(TokioIo::new(network.connect(&address, traffic).await?))
         }
     })
 }

@@ -5,7 +5,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -21,9 +21,12 @@ use telemetry::Meters;
 
 use crate::{Drain, net::accepted};
 
-/// Whether a program can serve requests now. Clones are the same switch.
+/// Whether a program can serve requests now, and what else is to be said of its health. Clones are the same switch.
 #[derive(Debug, Clone, Default)]
-pub struct Ready(Arc<AtomicBool>);
+pub struct Ready {
+    ready: Arc<AtomicBool>,
+    detail: Arc<Mutex<String>>,
+}
 
 impl Ready {
     /// Not ready.
@@ -33,12 +36,22 @@ impl Ready {
 
     /// Turns the switch.
     pub fn set(&self, ready: bool) {
-        self.0.store(ready, Ordering::Release);
+        self.ready.store(ready, Ordering::Release);
     }
 
     /// Reads the switch.
     pub fn get(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// Says `detail`, a line, below what `/health` and `/ready` answer from now on; nothing if it is empty.
+    pub fn say(&self, detail: String) {
+        *self.detail.lock().unwrap_or_else(PoisonError::into_inner) = detail;
+    }
+
+    fn with_detail(&self, answer: &str) -> String {
+        let detail = self.detail.lock().unwrap_or_else(PoisonError::into_inner);
+        if detail.is_empty() { format!("{answer}\n") } else { format!("{answer}\n{detail}\n") }
     }
 }
 
@@ -48,15 +61,17 @@ pub fn routes(meters: Meters, ready: Ready) -> Router {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         ([(CONTENT_TYPE, kind)], meters.text())
     };
+    let health = ready.clone();
+    let health = move || async move { health.with_detail("ok") };
     let readiness = move || async move {
         if ready.get() {
-            (StatusCode::OK, "ready\n").into_response()
+            (StatusCode::OK, ready.with_detail("ready")).into_response()
         } else {
-            (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()
+            (StatusCode::SERVICE_UNAVAILABLE, ready.with_detail("not ready")).into_response()
         }
     };
     Router::new()
-        .route("/health", get(|| async { "ok\n" }))
+        .route("/health", get(health))
         .route("/ready", get(readiness))
         .route("/metrics", get(metrics))
 }

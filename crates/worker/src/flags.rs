@@ -2,6 +2,7 @@
 
 use std::{io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
+use discovery::EtcdFlags;
 use process::{net::BindError, observe::Observe};
 use serde::Serialize;
 
@@ -20,9 +21,13 @@ pub struct Flags {
     /// This worker's name, unique in its cluster [default: role and process id]
     #[arg(long, env = "TANDEM_NAME")]
     pub name: Option<String>,
-    /// Router (host:port) whose membership to join: with TLS, its --members
+    /// Router (host:port) whose membership to join, unless there is --etcd: with TLS, its --members
     #[arg(long, env = "TANDEM_ROUTER", default_value = "127.0.0.1:50051")]
     pub router: String,
+    /// Where to say that this worker is there
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub etcd: EtcdFlags,
     /// Address to serve gRPC on (host:port, port 0 for any)
     #[arg(long, env = "TANDEM_GRPC", default_value = "127.0.0.1:0")]
     pub grpc: String,

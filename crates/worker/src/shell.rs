@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use discovery::{Announce, Remote};
+use discovery::{Announce, Etcd, Remote};
 use net::{Listener, Network, Traffic};
 use process::{
     Drain, Random,
@@ -147,7 +147,10 @@ impl Serving {
         for name in ["", "tandem.v1.Worker"].iter().chain(names) {
             health.set_service_status(name, ServingStatus::Serving).await;
         }
-        let announced = Remote::new(&flags.router, self.network)?;
+        let announced: Box<dyn Announce> = match Etcd::new(&flags.etcd, self.random, &self.meters)? {
+            Some(etcd) => Box::new(etcd),
+            None => Box::new(Remote::new(&flags.router, self.network)?),
+        };
         // The server outlives the announcement by a moment: what was placed here before the router knew still arrives.
         let closing = Drain::new();
         let server = tokio::spawn(grpc::serve(self.grpc, routes, closing.clone()));

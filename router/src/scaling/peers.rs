@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::try_join_all;
-use net::Network;
+use net::{Network, Traffic};
 use proto::v1::peer_client::PeerClient;
 use proto::v1::{DemandRequest, DemandResponse};
 use tokio::net::lookup_host;
@@ -55,7 +55,7 @@ impl Peers {
     async fn ask(&self, address: SocketAddr) -> Result<DemandResponse, String> {
         let wrong = |fault: &dyn std::fmt::Display| format!("router {address}: {fault}");
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|fault| wrong(&fault))?;
-        let channel = endpoint.connect_with_connector(net::connector(&self.network)).await;
+        let channel = endpoint.connect_with_connector(net::connector(&self.network, Traffic::Public)).await;
         let mut client = PeerClient::new(channel.map_err(|fault| wrong(&fault))?);
         Ok(client.demand(DemandRequest {}).await.map_err(|status| wrong(&status.message()))?.into_inner())
     }

@@ -122,7 +122,7 @@ async fn routers_add_up_what_they_have() {
     let mut names = Vec::new();
     let mut demands = Vec::new();
     for own in [b"one", b"two"] {
-        let listener = network.bind("127.0.0.1:0", Traffic::Calls).await.unwrap();
+        let listener = network.bind("127.0.0.1:0", Traffic::Public).await.unwrap();
         names.push(listener.local_addr().unwrap().to_string());
         let demand = Demand::default();
         let service = PeerServer::new(PeerService::new(demand.clone(), own.to_vec().into()));
@@ -135,7 +135,7 @@ async fn routers_add_up_what_they_have() {
     let (_a, _b, _c) = (demands[0].of(5), demands[1].of(70), demands[1].of(30));
     assert_eq!(one.demand().await, Ok(Unplaced { requests: 2, prompt_tokens: 100 }));
     assert_eq!(two.demand().await, Ok(Unplaced { requests: 1, prompt_tokens: 5 }));
-    let free = network.bind("127.0.0.1:0", Traffic::Calls).await.unwrap().local_addr().unwrap();
+    let free = network.bind("127.0.0.1:0", Traffic::Public).await.unwrap().local_addr().unwrap();
     let dead = Peers::new([names, vec![free.to_string()]].concat(), network, b"one".to_vec().into());
     assert!(dead.demand().await.unwrap_err().contains(&free.to_string()));
     stop.begin();

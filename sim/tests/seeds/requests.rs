@@ -69,7 +69,8 @@ fn requests(seed: u64, count: usize) -> Vec<Request> {
 }
 
 pub(crate) fn channel(network: &net::Network) -> Channel {
-    Endpoint::from_static("http://router:50051").connect_with_connector_lazy(net::connector(network))
+    Endpoint::from_static("http://router:50051")
+        .connect_with_connector_lazy(net::connector(network, net::Traffic::Public))
 }
 
 pub(crate) async fn ask_all(seed: u64, count: usize, network: &net::Network, outcomes: Outcomes) {
