@@ -106,9 +106,14 @@ impl Seat<'_> {
         loop {
             self.write(client, lease).await?;
             self.etcd.metrics.connected.set(1);
-            sleep(RENEW).await;
-            keeper.keep_alive().await?;
-            let answer = answered(answers.message()).await?;
+            // Nothing is asked, so nothing comes but the end of the connection.
+            let answer = match timeout(RENEW, answers.message()).await {
+                Ok(ended) => ended?,
+                Err(_) => {
+                    keeper.keep_alive().await?;
+                    answered(answers.message()).await?
+                }
+            };
             let answer = answer.ok_or_else(|| Fault::Ended("the lease's stream ended".to_owned()))?;
             if answer.ttl() <= 0 {
                 return Ok(());
