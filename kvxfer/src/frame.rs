@@ -13,7 +13,7 @@ pub(crate) use parse::FrameError;
 pub(crate) use reader::FrameReader;
 
 /// First bytes of a greeting: protocol and its version.
-pub(crate) const MAGIC: [u8; 8] = *b"TNDMKV\x00\x03";
+pub(crate) const MAGIC: [u8; 8] = *b"TNDMKV\x00\x04";
 /// Longest head: what a frame has beside a segment's payload.
 pub(crate) const MOST_HEAD: usize = 256;
 /// Bytes of the length field and of the tag around a frame's body.
@@ -72,6 +72,8 @@ pub(crate) enum Frame {
     Again { sequence: u32 },
     /// To the sender: the state is in use from here on.
     Committed(Receipt),
+    /// To the receiver, after the answer to the commit: this transfer says no more, and the next one's greeting follows.
+    Keep,
     /// Either way: alive, with nothing to say.
     Heartbeat,
     /// Either way: over, and why.
@@ -89,6 +91,7 @@ pub(crate) mod kind {
     pub(crate) const HEARTBEAT: u8 = 8;
     pub(crate) const ABORT: u8 = 9;
     pub(crate) const CREDIT: u8 = 10;
+    pub(crate) const KEEP: u8 = 11;
 }
 
 impl Hello {
@@ -147,6 +150,7 @@ impl Frame {
             Frame::Ack { .. } => "ack",
             Frame::Again { .. } => "again",
             Frame::Committed(_) => "committed",
+            Frame::Keep => "keep",
             Frame::Heartbeat => "heartbeat",
             Frame::Abort(_) => "abort",
         }
@@ -191,6 +195,7 @@ impl Frame {
                 out.put_u8(kind::COMMITTED);
                 put_receipt(out, receipt);
             }
+            Frame::Keep => out.put_u8(kind::KEEP),
             Frame::Heartbeat => out.put_u8(kind::HEARTBEAT),
             Frame::Abort(reason) => {
                 let (code, text) = reason.parts();
@@ -221,6 +226,11 @@ pub(crate) struct Tagger {
 impl Tagger {
     pub(crate) fn new(direction: Direction) -> Tagger {
         Tagger { key: TransferKey::unkeyed(), link: LinkId(0), direction, next: 0 }
+    }
+
+    /// Of the next transfer on the same connection.
+    pub(crate) fn renew(&mut self) {
+        *self = Tagger::new(self.direction);
     }
 
     /// Frame 0 of either direction comes before the two ends know that they share a key, so it has none.

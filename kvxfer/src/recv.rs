@@ -278,6 +278,7 @@ impl RecvSession {
             | Frame::Credit { .. }
             | Frame::Ack { .. }
             | Frame::Again { .. }
+            | Frame::Keep
             | Frame::Committed(_) => self.give_up(Reason::Protocol { fault: name.to_owned() }, out),
         }
     }

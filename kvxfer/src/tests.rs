@@ -3,6 +3,7 @@
 mod book;
 mod corruption;
 mod fuzzed;
+mod kept;
 mod loopback;
 mod pair;
 mod refusals;

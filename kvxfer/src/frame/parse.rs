@@ -74,6 +74,7 @@ pub(super) fn body(mut from: &[u8]) -> Result<Parsed, FrameError> {
         kind::ACK => ("ack", Parsed::Whole(Frame::Ack { sequence: word(from, "ack")? })),
         kind::AGAIN => ("again", Parsed::Whole(Frame::Again { sequence: word(from, "again")? })),
         kind::COMMITTED => ("committed", Parsed::Whole(Frame::Committed(receipt(from)?))),
+        kind::KEEP => ("keep", Parsed::Whole(Frame::Keep)),
         kind::HEARTBEAT => ("heartbeat", Parsed::Whole(Frame::Heartbeat)),
         kind::ABORT => ("abort", Parsed::Whole(Frame::Abort(reason(from)?))),
         _ => {

@@ -51,6 +51,17 @@ impl FrameReader {
         self.manifest = Some(manifest);
     }
 
+    /// From here on the stream is the next transfer's, greeting first. The last frame was a whole one.
+    pub(crate) fn renew(&mut self) {
+        self.tagger.renew();
+        self.manifest = None;
+    }
+
+    /// Whether every byte that came was of a frame that was given out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.heads.is_empty() && self.body.is_none()
+    }
+
     /// Where the stream's next bytes go; never empty.
     pub(crate) fn space(&mut self) -> Limit<&mut BytesMut> {
         match &mut self.body {

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep_until, timeout};
 
 use super::{Allowance, RecvAction, RecvEvent, RecvSession, check_hello};
@@ -16,7 +16,7 @@ use crate::meters::{Held, Meters};
 use crate::pace::{Bounds, Pace};
 use crate::reason::Reason;
 use crate::ticket::{Expected, Incarnation, LinkId, Receipt, TicketId};
-use crate::wire::{Stream, Turn, Wire, Wires};
+use crate::wire::{Place, Stream, Turn, Wire, Wires};
 
 mod sink;
 
@@ -32,6 +32,8 @@ pub struct Receiver {
     bounds: Bounds,
     meters: Meters,
     room: Semaphore,
+    /// Places for connections between two transfers; the others are for those that have one.
+    idle: Semaphore,
     landing: Landing,
     /// Transfers under way, for the further links of their senders.
     running: Mutex<HashMap<TicketId, Running>>,
@@ -45,7 +47,7 @@ struct Running {
 
 /// What became of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
+pub(crate) enum Served {
     /// It opened a transfer, or asked after one, that is committed.
     Committed(Receipt),
     /// It is a further link of a transfer under way.
@@ -72,42 +74,66 @@ impl Greeted {
 impl Receiver {
     pub fn new(pace: Pace, bounds: Bounds, meters: Meters) -> Receiver {
         let room = Semaphore::new(units(bounds.staging) as usize);
+        let idle = Semaphore::new(bounds.connections / 2);
         let landing = Landing::new(bounds.staging);
-        Receiver { pace, bounds, meters, room, landing, running: Mutex::default() }
+        Receiver { pace, bounds, meters, room, idle, landing, running: Mutex::default() }
     }
 
     pub(crate) fn bounds(&self) -> &Bounds {
         &self.bounds
     }
 
-    /// Serves one connection: a whole transfer, if it is its first.
-    pub async fn receive<B: TicketBook>(
+    /// A connection that was accepted.
+    pub(crate) fn accepted(&self, stream: impl Stream + 'static, place: Option<Place>) -> Wire {
+        Wire::new(stream, Direction::ToSender, self.landing.clone()).occupying(place)
+    }
+
+    /// Serves one connection, new or [rested](Receiver::rest): a whole transfer, if it is its first. Gives out the connections that are
+    /// left of it.
+    pub(crate) async fn receive<B: TicketBook>(
         &self,
-        stream: impl Stream + 'static,
-        place: Option<OwnedSemaphorePermit>,
+        mut wire: Wire,
+        how: &'static str,
         book: &B,
-    ) -> Result<Served, Error> {
-        let mut wire = Wire::new(stream, Direction::ToSender, self.landing.clone()).occupying(place);
+    ) -> (Result<Served, Error>, Vec<Wire>) {
         let greeted = match self.greeted(&mut wire, book).await {
             Ok(greeted) => greeted,
-            Err(error) => return Err(self.refuse(wire, error).await),
+            Err(error) => return (Err(self.refuse(wire, error).await), vec![]),
         };
+        self.meters.link(how);
         wire.trust(&greeted.key(), greeted.link, greeted.manifest);
         if let Some(receipt) = greeted.expected.committed {
             wire.push(Frame::Welcome { incarnation: greeted.expected.incarnation });
             wire.push(Frame::Committed(receipt));
-            wire.close(self.pace.heartbeat).await;
-            return Ok(Served::Committed(receipt));
+            wire.flush();
+            return (Ok(Served::Committed(receipt)), vec![wire]);
         }
-        let joining = match self.join(&greeted, wire) {
-            Joining::Joined => return Ok(Served::Joined),
+        let (_running, joining) = match self.join(&greeted, wire) {
+            Joining::Joined => return (Ok(Served::Joined), vec![]),
             Joining::Refused(wire) => {
-                return Err(self.refuse(*wire, Error::GaveUp(Reason::TicketUsed)).await);
+                let error = self.refuse(*wire, Error::GaveUp(Reason::TicketUsed)).await;
+                return (Err(error), vec![]);
             }
             Joining::First(running, joining) => (running, joining),
         };
-        let (_running, joining) = joining;
-        self.transfer(greeted, joining, book).await.map(Served::Committed)
+        let (end, left) = self.transfer(greeted, joining, book).await;
+        (end.map(Served::Committed), left)
+    }
+
+    /// Waits on a connection whose transfer is over until the next greeting may follow; false when it is to be closed.
+    pub(crate) async fn rest(&self, wire: &mut Wire) -> bool {
+        let Ok(_place) = self.idle.try_acquire() else { return false };
+        timeout(self.pace.idle * 3 / 2, rest(wire)).await.unwrap_or(false)
+    }
+
+    /// Ends a connection whose transfer is over.
+    pub(crate) async fn close(&self, mut wire: Wire) {
+        wire.flush();
+        // its sender may keep it and not notice; with nothing unread here, closing takes none of our last words with it
+        if wire.look() && wire.is_written() {
+            return;
+        }
+        wire.close(self.pace.heartbeat).await;
     }
 
     async fn refuse(&self, mut wire: Wire, error: Error) -> Error {
@@ -158,7 +184,7 @@ impl Receiver {
         greeted: Greeted,
         mut joining: mpsc::UnboundedReceiver<(LinkId, Wire)>,
         book: &B,
-    ) -> Result<Receipt, Error> {
+    ) -> (Result<Receipt, Error>, Vec<Wire>) {
         let started = now();
         let mut wires = Wires::default();
         let end = match book.open(&greeted.id) {
@@ -188,8 +214,11 @@ impl Receiver {
         };
         self.meters.ended(&end, now() - started);
         drop(joining);
+        if end.is_ok() {
+            return (end, wires.into_each().map(|(_, wire)| wire).collect());
+        }
         wires.close(self.pace.heartbeat).await;
-        end
+        (end, vec![])
     }
 
     fn session(&self, greeted: &Greeted) -> RecvSession {
@@ -225,6 +254,24 @@ fn units(bytes: u64) -> u32 {
 
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// Reads up to the sender's word that it keeps the connection. What its transfer had on the way may come before.
+async fn rest(wire: &mut Wire) -> bool {
+    loop {
+        match wire.frame() {
+            Ok(Some(Frame::Keep)) => {
+                wire.renew();
+                return true;
+            }
+            Ok(Some(Frame::Heartbeat | Frame::Commit { .. })) => {}
+            Ok(Some(_)) | Err(_) => return false,
+            Ok(None) => match wire.turn().await {
+                Ok(Turn::Written | Turn::Read) => {}
+                Ok(Turn::Ended) | Err(_) => return false,
+            },
+        }
+    }
 }
 
 async fn read_hello(wire: &mut Wire) -> Result<Hello, Error> {
@@ -332,7 +379,10 @@ impl Receiving<'_> {
                         tracing::warn!(ticket = %id, kind, "fault on the way");
                         self.shared.meters.fault(kind);
                     }
-                    RecvAction::Finish(end) => return end,
+                    RecvAction::Finish(end) => {
+                        self.wires.flush();
+                        return end;
+                    }
                 }
             }
             self.held.stage(self.session.staged() + self.wires.staged());

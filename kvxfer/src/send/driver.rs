@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -5,6 +6,7 @@ use net::{AnyStream, Network, Traffic};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::kept::Kept;
 use super::{SendAction, SendEvent, SendSession};
 use crate::ends::Source;
 use crate::error::Error;
@@ -19,61 +21,90 @@ use crate::ticket::{Incarnation, LinkId, Ticket};
 use crate::verdict::Verdict;
 use crate::wire::{Stream, Turn, Wire, Wires};
 
-/// Hands one sequence's state to the ticket's owner: connects at once, so that the lease stays alive while the source
-/// still computes, and returns after the verdict. `sender`: new for each call, so that nothing is taken from another.
-/// Cancelling tells the receiver so; dropping the call cuts the connections.
-pub async fn send(
-    ticket: &Ticket,
-    sender: Incarnation,
-    source: impl Source,
-    network: &Network,
+/// What the transfers of one process are sent with. Connections are kept from one to the next.
+#[derive(Debug)]
+pub struct Sender {
+    network: Network,
     pace: Pace,
-    meters: &Meters,
-    cancel: &CancellationToken,
-) -> Verdict {
-    let started = now();
-    let manifest = Manifest::new(ticket.layout, ticket.state_pos);
-    let key = TransferKey::derive(&ticket.secret, &ticket.id, ticket.state_pos, &ticket.incarnation, &sender);
-    let links = pace.links_for(ticket.layout.state_bytes(ticket.state_pos));
-    let session = SendSession::new(manifest, ticket.incarnation, pace, links, started);
-    let mut sending = Sending {
-        opening: Opening { ticket, manifest, sender, key, links, pace },
-        session,
-        wires: Wires::default(),
-        held: meters.hold(),
-        meters,
-        first_segment: None,
-    };
-    let verdict = sending.run(source, network, cancel).await;
-    let took = now() - sending.first_segment.unwrap_or(started);
-    meters.sent(&verdict, took);
-    let Sending { wires, held, .. } = sending;
-    drop(held);
-    if !matches!(verdict, Verdict::Held(_)) {
-        wires.close(pace.heartbeat).await;
-    }
-    verdict
+    meters: Meters,
+    kept: Arc<Kept>,
 }
 
-fn now() -> Instant {
+impl Sender {
+    pub fn new(network: Network, pace: Pace, meters: Meters) -> Sender {
+        Sender { network, pace, meters, kept: Arc::default() }
+    }
+
+    /// Hands one sequence's state to the ticket's owner: connects at once, so that the lease stays alive while the source
+    /// still computes, and returns after the verdict. `attempt`: new for each call, so that nothing is taken from another.
+    /// Cancelling tells the receiver so; dropping the call cuts the connections.
+    pub async fn send(
+        &self,
+        ticket: &Ticket,
+        attempt: Incarnation,
+        source: impl Source,
+        cancel: &CancellationToken,
+    ) -> Verdict {
+        let (started, pace) = (now(), self.pace);
+        let manifest = Manifest::new(ticket.layout, ticket.state_pos);
+        let key =
+            TransferKey::derive(&ticket.secret, &ticket.id, ticket.state_pos, &ticket.incarnation, &attempt);
+        let links = pace.links_for(ticket.layout.state_bytes(ticket.state_pos));
+        let session = SendSession::new(manifest, ticket.incarnation, pace, links, started);
+        let mut sending = Sending {
+            opening: Opening { ticket, manifest, attempt, key, links, sender: self },
+            session,
+            wires: Wires::default(),
+            held: self.meters.hold(),
+            first_segment: None,
+            answered: None,
+        };
+        let verdict = sending.run(source, cancel).await;
+        let took = now() - sending.first_segment.unwrap_or(started);
+        self.meters.sent(&verdict, took);
+        let Sending { wires, held, answered, .. } = sending;
+        drop(held);
+        if matches!(verdict, Verdict::Held(_)) {
+            for (link, wire) in wires.into_each() {
+                let answered = answered == Some(link);
+                self.kept.put(&ticket.endpoint, ticket.incarnation, wire, answered, &pace);
+            }
+        } else {
+            wires.close(pace.heartbeat).await;
+        }
+        verdict
+    }
+}
+
+pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// What a new connection begins with.
+/// What a transfer's connection begins with.
 struct Opening<'a> {
     ticket: &'a Ticket,
     manifest: Manifest,
-    sender: Incarnation,
+    attempt: Incarnation,
     key: TransferKey,
     links: u16,
-    pace: Pace,
+    sender: &'a Sender,
 }
 
 impl Opening<'_> {
-    async fn dial(&self, network: &Network, link: LinkId) -> (LinkId, Result<AnyStream, Error>) {
+    /// A connection that an earlier transfer left.
+    fn kept(&self, link: LinkId) -> Option<Wire> {
+        let Sender { kept, pace, meters, .. } = self.sender;
+        let mut wire = kept.take(&self.ticket.endpoint, &self.ticket.incarnation, now(), pace)?;
+        meters.link("reused");
+        self.greet(&mut wire, link);
+        Some(wire)
+    }
+
+    async fn dial(&self, link: LinkId) -> (LinkId, Result<AnyStream, Error>) {
+        let Sender { network, pace, .. } = self.sender;
         let endpoint = &self.ticket.endpoint;
         let unreachable = |fault| Error::Unreachable { endpoint: endpoint.clone(), fault };
-        let dialled = timeout(self.pace.greeting, network.connect(endpoint, Traffic::Bulk)).await;
+        let dialled = timeout(pace.greeting, network.connect(endpoint, Traffic::Bulk)).await;
         (
             link,
             dialled.map_err(|late| unreachable(late.into())).and_then(|dialled| dialled.map_err(unreachable)),
@@ -81,17 +112,28 @@ impl Opening<'_> {
     }
 
     fn wire(&self, link: LinkId, stream: impl Stream + 'static) -> Wire {
+        self.sender.meters.link("opened");
         let mut wire = Wire::new(stream, Direction::ToReceiver, Landing::new(0));
+        self.greet(&mut wire, link);
+        wire
+    }
+
+    fn greet(&self, wire: &mut Wire, link: LinkId) {
         wire.push(Frame::Hello(self.hello(link)));
         wire.trust(&self.key, link, self.manifest);
-        wire
+    }
+
+    fn stale(&self) {
+        let Sender { kept, meters, .. } = self.sender;
+        meters.link("dead");
+        kept.forget(&self.ticket.endpoint);
     }
 
     fn hello(&self, link: LinkId) -> Hello {
         let mut hello = Hello {
             ticket: self.ticket.id,
             incarnation: self.ticket.incarnation,
-            sender: self.sender,
+            sender: self.attempt,
             link,
             links: self.links,
             state_pos: self.ticket.state_pos,
@@ -109,33 +151,43 @@ struct Sending<'a> {
     session: SendSession,
     wires: Wires,
     held: Held,
-    meters: &'a Meters,
     first_segment: Option<Instant>,
+    /// The link that brought the answer to the commit.
+    answered: Option<LinkId>,
 }
 
 impl Sending<'_> {
     /// Feeds the session until it finishes.
-    async fn run(
-        &mut self,
-        mut source: impl Source,
-        network: &Network,
-        cancel: &CancellationToken,
-    ) -> Verdict {
-        let Sending { opening, session, wires, held, meters, first_segment } = self;
+    async fn run(&mut self, mut source: impl Source, cancel: &CancellationToken) -> Verdict {
+        let Sending { opening, session, wires, held, first_segment, answered } = self;
         let opening = &*opening;
         let mut dialling = FuturesUnordered::new();
         let mut actions = Vec::new();
         let mut withdrawn = false;
         session.on(SendEvent::Tick, now(), &mut actions);
         loop {
+            let mut kept = Vec::new();
             for action in actions.drain(..) {
                 match action {
-                    SendAction::Dial(link) => dialling.push(opening.dial(network, link)),
+                    SendAction::Dial(link) => match opening.kept(link) {
+                        Some(wire) => {
+                            wires.insert(link, wire);
+                            kept.push(link);
+                        }
+                        None => dialling.push(opening.dial(link)),
+                    },
                     SendAction::Write(link, frame) => wires.push(link, frame),
                     SendAction::Drop(link) => drop(wires.remove(link)),
-                    SendAction::Fault(kind) => meters.fault(kind),
+                    SendAction::Stale => opening.stale(),
+                    SendAction::Fault(kind) => opening.sender.meters.fault(kind),
                     SendAction::Finish(verdict) => return verdict,
                 }
+            }
+            for link in kept {
+                session.on(SendEvent::Dialled { link, kept: true }, now(), &mut actions);
+            }
+            if !actions.is_empty() {
+                continue;
             }
             held.stage(session.staged());
             let wants = session.wants_segment();
@@ -158,6 +210,7 @@ impl Sending<'_> {
                     Ok(Turn::Written) => SendEvent::Written(link),
                     Ok(Turn::Read) => {
                         read(session, wires, link, &mut actions);
+                        *answered = Some(link);
                         continue;
                     }
                     Ok(Turn::Ended) => {
@@ -172,7 +225,7 @@ impl Sending<'_> {
                 Some((link, dialled)) = dialling.next() => match dialled {
                     Ok(stream) => {
                         wires.insert(link, opening.wire(link, stream));
-                        SendEvent::Dialled(link)
+                        SendEvent::Dialled { link, kept: false }
                     }
                     Err(fault) => SendEvent::Lost(link, fault),
                 },

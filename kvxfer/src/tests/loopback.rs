@@ -19,7 +19,7 @@ use crate::reason::Reason;
 use crate::recv::driver::Receiver;
 use crate::recv::listener::serve;
 use crate::segment::Segment;
-use crate::send::driver::send;
+use crate::send::driver::Sender;
 use crate::ticket::{Incarnation, Ticket};
 use crate::verdict::Verdict;
 
@@ -27,7 +27,7 @@ use crate::verdict::Verdict;
 pub(super) struct Rig {
     pub(super) book: Arc<OneTicket>,
     pub(super) ticket: Ticket,
-    network: Network,
+    sender: Sender,
     ours: Meters,
     theirs: Meters,
     cancel: CancellationToken,
@@ -49,7 +49,8 @@ impl Rig {
         let receiver = Arc::new(Receiver::new(Pace::default(), bounds, theirs.clone()));
         let serving = tokio::spawn(serve(listener, receiver, Arc::clone(&book), stop.clone()));
         let ticket = Ticket { endpoint, ..ticket() };
-        Rig { book, ticket, network, ours, theirs, cancel: CancellationToken::new(), stop, serving }
+        let sender = Sender::new(network, Pace::default(), ours.clone());
+        Rig { book, ticket, sender, ours, theirs, cancel: CancellationToken::new(), stop, serving }
     }
 
     /// Hands over a whole state of this shape, which leaves nothing behind.
@@ -63,10 +64,8 @@ impl Rig {
     }
 
     pub(super) async fn send(&self, source: impl Source) -> Result<crate::Receipt, Error> {
-        let sender = Incarnation(rand::random());
-        match send(&self.ticket, sender, source, &self.network, Pace::default(), &self.ours, &self.cancel)
-            .await
-        {
+        let attempt = Incarnation(rand::random());
+        match self.sender.send(&self.ticket, attempt, source, &self.cancel).await {
             Verdict::Held(receipt) => Ok(receipt),
             Verdict::Revoked(error) => Err(error),
             Verdict::Unknown(error) => panic!("unknown: {error}"),

@@ -319,7 +319,7 @@ impl Pair {
                     };
                     link.to_receiver.write(&Frame::Hello(hello(id)));
                     self.links.insert(id, link);
-                    self.send(SendEvent::Dialled(id));
+                    self.send(SendEvent::Dialled { link: id, kept: false });
                 }
                 SendAction::Write(id, frame) => {
                     if let Some(link) = self.links.get_mut(&id).filter(|link| !link.dead) {
@@ -327,6 +327,7 @@ impl Pair {
                     }
                 }
                 SendAction::Drop(id) => self.hang_up(id, true),
+                SendAction::Stale => panic!("no link was kept"),
                 SendAction::Fault(kind) => self.count(kind),
                 SendAction::Finish(verdict) => {
                     match &verdict {
