@@ -1,4 +1,7 @@
-"""GB/s and CPU seconds per GB (both ends) of kvxfer, a raw tokio copy, NIXL and Mooncake, in one interleaved run."""
+"""GB/s and CPU seconds per GB (both ends) of kvxfer, a raw tokio copy, NIXL and Mooncake, in one interleaved run.
+
+Over TCP, and of kvxfer and NIXL also between processes of one host as each of them likes it best.
+"""
 
 import argparse
 import atexit
@@ -19,6 +22,7 @@ TRIALS = [
     (64 << 20, "pages", 6),
     (1 << 30, "whole", 1),
 ]
+RATIOS = [("kvxfer", "tokio"), ("kvxfer", "nixl"), ("kvxfer", "mooncake"), ("kvxfer host", "nixl cma")]
 
 
 class Engine:
@@ -94,11 +98,12 @@ def main():
     rust = Engine("kvxfer", [given.bench], log)
     digest = rust.ask("digest 0 whole 0")["cpu_per_gb"]
     rust.stop()
-    engines = {"kvxfer": (rust, "ours "), "tokio": (rust, "raw ")}
+    engines = {"kvxfer": (rust, "ours "), "tokio": (rust, "raw "), "kvxfer host": (rust, "host ")}
     if not given.without_peers:
         here = pathlib.Path(__file__).parent / "bench_kvxfer_peer.py"
-        for name in ("nixl", "mooncake"):
-            peer = Engine(name, [str(given.peers / name / "bin/python"), str(here), name], log)
+        for name in ("nixl", "mooncake", "nixl cma"):
+            python = given.peers / name.split()[0] / "bin/python"
+            peer = Engine(name, [str(python), str(here), name.replace(" ", "-")], log)
             peer.answer()
             peer.stop()
             engines[name] = (peer, "")
@@ -115,15 +120,15 @@ def main():
 
 
 def report(took, names, digest):
-    print(f"{'':18}" + "".join(f"{name:>16}" for name in names) + "   kvxfer / each, by round, median")
+    print(f"{'':18}" + "".join(f"{name:>16}" for name in names) + "   kvxfer / tokio, nixl, mooncake; host / cma: by round, median")
     for (count, cut), by_name in took.items():
         label = size(count) + (" as pages" if cut == "pages" else "")
         rates = {name: [trial["gb_per_s"] for trial in trials] for name, trials in by_name.items()}
         cells = [f"{statistics.median(rate):.2f} ({max(rate):.2f})" for rate in rates.values()]
         ratios = [
-            f"{statistics.median(ours / theirs for ours, theirs in zip(rates['kvxfer'], rate)):.2f}"
-            for name, rate in rates.items()
-            if name != "kvxfer"
+            f"{statistics.median(ours / theirs for ours, theirs in zip(rates[one], rates[other])):.2f}"
+            for one, other in RATIOS
+            if other in rates
         ]
         print(f"{label:12}{'GB/s':>6}" + "".join(f"{cell:>16}" for cell in cells) + "   " + " ".join(ratios))
         cpu = [statistics.median(trial["cpu_per_gb"] for trial in trials) for trials in by_name.values()]

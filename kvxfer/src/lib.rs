@@ -24,6 +24,7 @@
 //!
 //! Either side may say `Abort(reason)` at any point, and says `Heartbeat` when it has nothing else to say.
 
+mod awake;
 mod ends;
 mod error;
 mod frame;
@@ -31,6 +32,7 @@ pub mod fuzz;
 mod key;
 mod landing;
 mod layout;
+mod local;
 mod manifest;
 mod meters;
 mod pace;

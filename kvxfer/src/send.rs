@@ -182,7 +182,7 @@ impl SendSession {
         match frame {
             Frame::Heartbeat => {}
             Frame::Abort(reason) => self.peer_gave_up(reason, out),
-            Frame::Welcome { incarnation } if incarnation != self.incarnation => {
+            Frame::Welcome { incarnation, .. } if incarnation != self.incarnation => {
                 self.give_up(Reason::StaleIncarnation, out);
             }
             Frame::Welcome { .. } => {

@@ -7,6 +7,7 @@ mod kept;
 mod loopback;
 mod pair;
 mod refusals;
+mod same_host;
 mod state;
 mod storm;
 mod timing;

@@ -15,6 +15,7 @@ use tokio_util::io::poll_read_buf;
 use crate::frame::{Frame, FrameError, FrameReader, Tagger};
 use crate::key::{Direction, TransferKey};
 use crate::landing::Landing;
+use crate::local::{Borrowed, Offer};
 use crate::manifest::Manifest;
 use crate::ticket::LinkId;
 
@@ -24,6 +25,9 @@ pub(crate) use wires::Wires;
 
 /// Buffers given to the socket in one call.
 const SLICES: usize = 32;
+
+/// Smaller payloads do not stay in memory: the call that reads them there costs more than their bytes beside their head.
+const LEAST_LENT: usize = 8 << 10;
 
 /// A connection of any kind.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -41,8 +45,17 @@ pub(crate) struct Wire {
     unflushed: bool,
     /// A write failed: the peer is gone, and nothing more is written.
     broken: bool,
+    /// This side's memory, for the peer to read.
+    lent: Lending,
     /// Of a connection that was accepted.
     place: Option<Place>,
+}
+
+/// Whether the peer reads this side's memory. What it reads stays until it is acknowledged.
+enum Lending {
+    No,
+    Offered(#[expect(dead_code, reason = "the peer reads the mark in it")] Offer),
+    Accepted,
 }
 
 /// A receiver's place for a connection, and who made it.
@@ -82,6 +95,7 @@ impl Wire {
             unwritten: VecDeque::new(),
             unflushed: false,
             broken: false,
+            lent: Lending::No,
             place: None,
         }
     }
@@ -105,6 +119,26 @@ impl Wire {
     pub(crate) fn renew(&mut self) {
         self.reader.renew();
         self.tagger.renew();
+    }
+
+    /// Payloads stay in this side's memory, once the peer says that it can read it.
+    pub(crate) fn lend(&mut self, offer: Offer) {
+        self.lent = Lending::Offered(offer);
+    }
+
+    /// The peer has answered the greeting. Says whether it reads payloads from memory, if that was offered.
+    pub(crate) fn welcomed(&mut self, borrows: bool) -> Option<bool> {
+        let offered = !matches!(self.lent, Lending::No);
+        self.lent = if offered && borrows { Lending::Accepted } else { Lending::No };
+        offered.then_some(borrows)
+    }
+
+    pub(crate) fn borrow(&mut self, borrowed: Borrowed) {
+        self.reader.borrow(borrowed);
+    }
+
+    pub(crate) fn borrows(&self) -> bool {
+        self.reader.borrows()
     }
 
     /// Whether nothing has come that was not given out.
@@ -132,13 +166,17 @@ impl Wire {
     /// Queues a frame. A payload's digest is taken now: a segment fits into the cache, where the kernel's copy finds it, and head,
     /// payload and digest leave in one call, others' with them.
     pub(crate) fn push(&mut self, frame: Frame) {
-        self.unwritten.push_back(self.tagger.head(&frame));
-        if let Frame::Segment { id, payload, .. } = frame {
-            let mut digest = self.tagger.digest();
-            digest.up_to(&payload);
-            let digest = Bytes::copy_from_slice(&digest.of(&id).to_le_bytes());
-            self.unwritten.extend([payload, digest]);
+        let Frame::Segment { sequence, id, payload, .. } = &frame else {
+            return self.unwritten.push_back(self.tagger.head(&frame));
+        };
+        let mut digest = self.tagger.digest();
+        digest.up_to(payload);
+        let digest = digest.of(id);
+        if matches!(self.lent, Lending::Accepted) && payload.len() >= LEAST_LENT {
+            return self.unwritten.push_back(self.tagger.lent(*sequence, id, payload, digest));
         }
+        let (head, digest) = (self.tagger.head(&frame), Bytes::copy_from_slice(&digest.to_le_bytes()));
+        self.unwritten.extend([head, payload.clone(), digest]);
     }
 
     /// The next frame among the bytes that have arrived.

@@ -49,11 +49,11 @@ pub fn build(flags: Flags, deps: Deps) -> PrefillWorker {
         layout: *host.layout(),
     };
     let meters = at.meters.register(Meters::register);
-    let sender = Arc::new(Sender::new(at.network.clone(), Pace::default(), meters));
+    let sender = Sender::new(at.network.clone(), Pace::default(), meters).lending(flags.transfer_memory);
     let service = Service {
         facts: Arc::new(facts),
         engine: host.handle(),
-        means: Means { sender, random: at.random.clone() },
+        means: Means { sender: Arc::new(sender), random: at.random.clone() },
         drain: at.drain.clone(),
     };
     PrefillWorker { flags, host, at, service }

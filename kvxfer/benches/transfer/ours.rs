@@ -47,7 +47,8 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    pub(crate) fn new() -> Ours {
+    /// Payloads are read from memory, or go over the connection.
+    pub(crate) fn new(memory: bool) -> Ours {
         let book = Arc::new(Book::default());
         let (told, listening) = mpsc::channel();
         let theirs = Arc::clone(&book);
@@ -59,13 +60,13 @@ impl Ours {
                 told.send(listener.local_addr().unwrap().to_string()).unwrap();
                 let meters = Meters::register(&mut Registry::default());
                 let bounds = Bounds { staging: 2 * ARENA as u64, ..Bounds::default() };
-                let receiver = Arc::new(Receiver::new(Pace::default(), bounds, meters));
-                serve(listener, receiver, theirs, CancellationToken::new()).await;
+                let receiver = Receiver::new(Pace::default(), bounds, meters).borrowing(memory);
+                serve(listener, Arc::new(receiver), theirs, CancellationToken::new()).await;
             });
         });
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let meters = Meters::register(&mut Registry::default());
-        let sender = Sender::new(net::system(), Pace::default(), meters);
+        let sender = Sender::new(net::system(), Pace::default(), meters).lending(memory);
         Ours { runtime, endpoint: listening.recv().unwrap(), book, sender, sent: 0 }
     }
 

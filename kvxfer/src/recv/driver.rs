@@ -6,11 +6,13 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep_until, timeout};
 
 use super::{Allowance, RecvAction, RecvEvent, RecvSession, check_hello};
+use crate::awake::Awake;
 use crate::ends::TicketBook;
 use crate::error::Error;
 use crate::frame::{Frame, Hello};
-use crate::key::{Direction, TransferKey};
+use crate::key::{self, Direction, TransferKey};
 use crate::landing::Landing;
+use crate::local::{Borrowed, Lent};
 use crate::manifest::Manifest;
 use crate::meters::{Held, Meters};
 use crate::pace::{Bounds, Pace};
@@ -35,6 +37,8 @@ pub struct Receiver {
     /// Places for connections between two transfers; the others are for those that have one.
     idle: Semaphore,
     landing: Landing,
+    /// Payloads may be read from the memory of senders on this host.
+    borrows: bool,
     /// Transfers under way, for the further links of their senders.
     running: Mutex<HashMap<TicketId, Running>>,
 }
@@ -60,6 +64,7 @@ struct Greeted {
     sender: Incarnation,
     link: LinkId,
     links: u16,
+    lent: Option<Lent>,
     expected: Expected,
     manifest: Manifest,
 }
@@ -76,7 +81,13 @@ impl Receiver {
         let room = Semaphore::new(units(bounds.staging) as usize);
         let idle = Semaphore::new(bounds.connections / 2);
         let landing = Landing::new(bounds.staging);
-        Receiver { pace, bounds, meters, room, idle, landing, running: Mutex::default() }
+        Receiver { pace, bounds, meters, room, idle, landing, borrows: false, running: Mutex::default() }
+    }
+
+    /// Reads payloads from the memory of senders that run on the same host, where the system allows it.
+    #[must_use]
+    pub fn borrowing(self, borrows: bool) -> Receiver {
+        Receiver { borrows, ..self }
     }
 
     pub(crate) fn bounds(&self) -> &Bounds {
@@ -101,9 +112,11 @@ impl Receiver {
             Err(error) => return (Err(self.refuse(wire, error).await), vec![]),
         };
         self.meters.link(how);
+        self.borrow(&greeted, &mut wire);
         wire.trust(&greeted.key(), greeted.link, greeted.manifest);
         if let Some(receipt) = greeted.expected.committed {
-            wire.push(Frame::Welcome { incarnation: greeted.expected.incarnation });
+            let (incarnation, borrows) = (greeted.expected.incarnation, wire.borrows());
+            wire.push(Frame::Welcome { incarnation, borrows });
             wire.push(Frame::Committed(receipt));
             wire.flush();
             return (Ok(Served::Committed(receipt)), vec![wire]);
@@ -134,6 +147,15 @@ impl Receiver {
             return;
         }
         wire.close(self.pace.heartbeat).await;
+    }
+
+    /// Finds the memory that a sender says it lends.
+    fn borrow(&self, greeted: &Greeted, wire: &mut Wire) {
+        let Greeted { id, sender, link, expected, .. } = greeted;
+        let Some(lent) = greeted.lent.filter(|_| self.borrows) else { return };
+        if let Some(borrowed) = Borrowed::find(&lent, &key::mark(&expected.secret, id, sender, *link)) {
+            wire.borrow(borrowed);
+        }
     }
 
     async fn refuse(&self, mut wire: Wire, error: Error) -> Error {
@@ -294,8 +316,8 @@ async fn read_hello(wire: &mut Wire) -> Result<Hello, Error> {
 fn greet<B: TicketBook>(hello: Hello, book: &B) -> Result<Greeted, Reason> {
     let expected = book.look_up(&hello.ticket).ok_or(Reason::UnknownTicket)?;
     let manifest = check_hello(&hello, &expected)?;
-    let Hello { ticket: id, sender, link, links, .. } = hello;
-    Ok(Greeted { id, sender, link, links, expected, manifest })
+    let Hello { ticket: id, sender, link, links, lent, .. } = hello;
+    Ok(Greeted { id, sender, link, links, lent, expected, manifest })
 }
 
 /// Tells the book how an opened ticket ended, also when the transfer is dropped in the middle.
@@ -336,6 +358,8 @@ impl Receiving<'_> {
         let mut room = std::pin::pin!(self.shared.room.acquire_many(room));
         let mut revoked = std::pin::pin!(book.revoked(id));
         let mut admitted = None;
+        let Expected { layout, state_pos, .. } = &self.greeted.expected;
+        let mut awake = Awake::for_bytes(layout.state_bytes(*state_pos));
         let mut actions = Vec::new();
         loop {
             let open = self.session.open();
@@ -348,8 +372,9 @@ impl Receiving<'_> {
                     Err(fault) => self.gone(link, Some(fault)),
                 },
                 Some((link, wire)) = joining.recv() => if self.session.may_join(link) {
+                    let borrows = wire.borrows();
                     self.wires.insert(link, wire);
-                    RecvEvent::Joined(link)
+                    RecvEvent::Joined { link, borrows }
                 } else {
                     RecvEvent::Refused
                 },
@@ -361,7 +386,9 @@ impl Receiving<'_> {
                 Some(done) = done.recv() => done_event(done),
                 reason = &mut revoked, if open => RecvEvent::GiveUp(reason),
                 () = sleep_until(deadline) => RecvEvent::Tick,
+                () = awake.look(), if !awake.is_over() => continue,
             };
+            awake.renew();
             match event {
                 RecvEvent::Heard(link) => self.read(link, book, &mut actions),
                 event => self.session.on(event, now(), &mut actions),

@@ -8,11 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::kept::Kept;
 use super::{SendAction, SendEvent, SendSession};
+use crate::awake::Awake;
 use crate::ends::Source;
 use crate::error::Error;
 use crate::frame::{F32_DENSE, Frame, Hello};
 use crate::key::{self, Direction, TransferKey};
 use crate::landing::Landing;
+use crate::local::{Lent, Offer};
 use crate::manifest::Manifest;
 use crate::meters::{Held, Meters};
 use crate::pace::Pace;
@@ -28,11 +30,19 @@ pub struct Sender {
     pace: Pace,
     meters: Meters,
     kept: Arc<Kept>,
+    /// Receivers on this host may read payloads from memory.
+    lends: bool,
 }
 
 impl Sender {
     pub fn new(network: Network, pace: Pace, meters: Meters) -> Sender {
-        Sender { network, pace, meters, kept: Arc::default() }
+        Sender { network, pace, meters, kept: Arc::default(), lends: false }
+    }
+
+    /// Lets receivers that run on the same host, and can, read payloads from this process's memory.
+    #[must_use]
+    pub fn lending(self, lends: bool) -> Sender {
+        Sender { lends, ..self }
     }
 
     /// Hands one sequence's state to the ticket's owner: connects at once, so that the lease stays alive while the source
@@ -96,7 +106,7 @@ impl Opening<'_> {
         let Sender { kept, pace, meters, .. } = self.sender;
         let mut wire = kept.take(&self.ticket.endpoint, &self.ticket.incarnation, now(), pace)?;
         meters.link("reused");
-        self.greet(&mut wire, link);
+        self.greet(&mut wire, link, None);
         Some(wire)
     }
 
@@ -114,12 +124,15 @@ impl Opening<'_> {
     fn wire(&self, link: LinkId, stream: impl Stream + 'static) -> Wire {
         self.sender.meters.link("opened");
         let mut wire = Wire::new(stream, Direction::ToReceiver, Landing::new(0));
-        self.greet(&mut wire, link);
+        let Ticket { secret, id, .. } = self.ticket;
+        let offer = self.sender.lends.then(|| Offer::new(key::mark(secret, id, &self.attempt, link)));
+        self.greet(&mut wire, link, offer.as_ref().map(Offer::lent));
+        offer.into_iter().for_each(|offer| wire.lend(offer));
         wire
     }
 
-    fn greet(&self, wire: &mut Wire, link: LinkId) {
-        wire.push(Frame::Hello(self.hello(link)));
+    fn greet(&self, wire: &mut Wire, link: LinkId, lent: Option<Lent>) {
+        wire.push(Frame::Hello(self.hello(link, lent)));
         wire.trust(&self.key, link, self.manifest);
     }
 
@@ -129,7 +142,7 @@ impl Opening<'_> {
         kept.forget(&self.ticket.endpoint);
     }
 
-    fn hello(&self, link: LinkId) -> Hello {
+    fn hello(&self, link: LinkId, lent: Option<Lent>) -> Hello {
         let mut hello = Hello {
             ticket: self.ticket.id,
             incarnation: self.ticket.incarnation,
@@ -139,6 +152,7 @@ impl Opening<'_> {
             state_pos: self.ticket.state_pos,
             layout: self.ticket.layout,
             format: F32_DENSE,
+            lent,
             proof: [0; 32],
         };
         hello.proof = key::prove(&self.ticket.secret, &hello);
@@ -164,6 +178,8 @@ impl Sending<'_> {
         let mut dialling = FuturesUnordered::new();
         let mut actions = Vec::new();
         let mut withdrawn = false;
+        let Ticket { layout, state_pos, .. } = opening.ticket;
+        let mut awake = Awake::for_bytes(layout.state_bytes(*state_pos));
         session.on(SendEvent::Tick, now(), &mut actions);
         loop {
             let mut kept = Vec::new();
@@ -209,8 +225,9 @@ impl Sending<'_> {
                 (link, turn) = wires.turn() => match turn {
                     Ok(Turn::Written) => SendEvent::Written(link),
                     Ok(Turn::Read) => {
-                        read(session, wires, link, &mut actions);
+                        read(session, wires, link, &opening.sender.meters, &mut actions);
                         *answered = Some(link);
+                        awake.renew();
                         continue;
                     }
                     Ok(Turn::Ended) => {
@@ -230,18 +247,33 @@ impl Sending<'_> {
                     Err(fault) => SendEvent::Lost(link, fault),
                 },
                 () = sleep_until(session.deadline(now()).into()) => SendEvent::Tick,
+                () = awake.look(), if !awake.is_over() => continue,
             };
+            awake.renew();
             session.on(event, now(), &mut actions);
         }
     }
 }
 
 /// Gives the session every whole frame that has arrived on a link.
-fn read(session: &mut SendSession, wires: &mut Wires, link: LinkId, actions: &mut Vec<SendAction>) {
+fn read(
+    session: &mut SendSession,
+    wires: &mut Wires,
+    link: LinkId,
+    meters: &Meters,
+    actions: &mut Vec<SendAction>,
+) {
     session.on(SendEvent::Heard(link), now(), actions);
     while let Some(wire) = wires.get(link) {
         let event = match wire.frame() {
-            Ok(Some(frame)) => SendEvent::Frame(link, frame),
+            Ok(Some(frame)) => {
+                if let Frame::Welcome { borrows, .. } = frame
+                    && let Some(borrows) = wire.welcomed(borrows)
+                {
+                    meters.link(if borrows { "same_host" } else { "apart" });
+                }
+                SendEvent::Frame(link, frame)
+            }
             Ok(None) => return,
             Err(fault) if fault.is_of_the_link() => {
                 tracing::debug!(%fault, %link, "not a frame, replacing the connection");

@@ -131,9 +131,9 @@ impl Sending {
 
 /// Something between the two that remembers what was said to the receiver.
 #[derive(Clone)]
-struct Middle {
-    endpoint: String,
-    heard: Arc<Mutex<Vec<u8>>>,
+pub(super) struct Middle {
+    pub(super) endpoint: String,
+    pub(super) heard: Arc<Mutex<Vec<u8>>>,
     /// Nothing passes any more, and nobody is told.
     deaf: Arc<AtomicBool>,
     /// Said to the receiver on every connection there is.
@@ -141,7 +141,7 @@ struct Middle {
 }
 
 impl Middle {
-    async fn before(target: String) -> Middle {
+    pub(super) async fn before(target: String) -> Middle {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = listener.local_addr().unwrap().to_string();
         let middle = Middle { endpoint, heard: Arc::default(), deaf: Arc::default(), say: Arc::default() };

@@ -28,7 +28,7 @@ pub(super) struct Rig {
     pub(super) book: Arc<OneTicket>,
     pub(super) ticket: Ticket,
     sender: Sender,
-    ours: Meters,
+    pub(super) ours: Meters,
     theirs: Meters,
     cancel: CancellationToken,
     stop: CancellationToken,
@@ -41,15 +41,25 @@ impl Rig {
     }
 
     pub(super) async fn over(network: Network, book: OneTicket, bounds: Bounds) -> Rig {
+        Self::on(network, book, bounds, [false; 2]).await
+    }
+
+    /// Whether the sender lends its memory, and the receiver borrows it.
+    pub(super) async fn on(
+        network: Network,
+        book: OneTicket,
+        bounds: Bounds,
+        [lends, borrows]: [bool; 2],
+    ) -> Rig {
         let listener = network.bind("127.0.0.1:0", Traffic::Bulk).await.unwrap();
         let endpoint = listener.local_addr().unwrap().to_string();
         let (book, stop) = (Arc::new(book), CancellationToken::new());
         let ours = Meters::register(&mut Registry::default());
         let theirs = Meters::register(&mut Registry::default());
-        let receiver = Arc::new(Receiver::new(Pace::default(), bounds, theirs.clone()));
+        let receiver = Arc::new(Receiver::new(Pace::default(), bounds, theirs.clone()).borrowing(borrows));
         let serving = tokio::spawn(serve(listener, receiver, Arc::clone(&book), stop.clone()));
         let ticket = Ticket { endpoint, ..ticket() };
-        let sender = Sender::new(network, Pace::default(), ours.clone());
+        let sender = Sender::new(network, Pace::default(), ours.clone()).lending(lends);
         Rig { book, ticket, sender, ours, theirs, cancel: CancellationToken::new(), stop, serving }
     }
 
