@@ -1,8 +1,15 @@
-"""GB/s and CPU seconds per GB (both ends) of kvxfer, a raw tokio copy, NIXL and Mooncake, in one interleaved run."""
+"""GB/s and CPU seconds per GB (both ends) of kvxfer, a raw tokio copy, NIXL and Mooncake, in one interleaved run.
+
+Over TCP, and of kvxfer and NIXL also between processes of one host as each of them likes it best.
+"""
 
 import argparse
+import atexit
+import contextlib
 import json
+import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -15,14 +22,20 @@ TRIALS = [
     (64 << 20, "pages", 6),
     (1 << 30, "whole", 1),
 ]
+RATIOS = [("kvxfer", "tokio"), ("kvxfer", "nixl"), ("kvxfer", "mooncake"), ("kvxfer host", "nixl cma")]
 
 
 class Engine:
+    """A process that answers trials, with all that it starts. It is stopped while it is nobody's turn but another's: threads
+    that poll would take a core from whoever is measured."""
+
     def __init__(self, name, command, log):
         self.name = name
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, process_group=0
         )
+        # a stopped process would outlive this one
+        atexit.register(self.end)
 
     def answer(self):
         while True:
@@ -32,10 +45,26 @@ class Engine:
             if line.startswith("{"):
                 return json.loads(line)
 
-    def trial(self, line):
+    def ask(self, line):
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
         return self.answer()
+
+    def end(self):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def stop(self):
+        os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def trial(self, engine, count, cut, transfers):
+        """Of a tenth as many transfers first, unmeasured: a stopped process finds its caches and its core's clock cold."""
+        os.killpg(self.process.pid, signal.SIGCONT)
+        try:
+            self.ask(f"{engine}{count} {cut} {max(1, transfers // 10)}")
+            return self.ask(f"{engine}{count} {cut} {transfers}")
+        finally:
+            self.stop()
 
 
 def prefer():
@@ -67,37 +96,39 @@ def main():
 
     log = subprocess.DEVNULL
     rust = Engine("kvxfer", [given.bench], log)
-    engines = {"kvxfer": lambda line: rust.trial("ours " + line), "tokio": lambda line: rust.trial("raw " + line)}
+    digest = rust.ask("digest 0 whole 0")["cpu_per_gb"]
+    rust.stop()
+    engines = {"kvxfer": (rust, "ours "), "tokio": (rust, "raw "), "kvxfer host": (rust, "host ")}
     if not given.without_peers:
         here = pathlib.Path(__file__).parent / "bench_kvxfer_peer.py"
-        for name in ("nixl", "mooncake"):
-            peer = Engine(name, [str(given.peers / name / "bin/python"), str(here), name], log)
+        for name in ("nixl", "mooncake", "nixl cma"):
+            python = given.peers / name.split()[0] / "bin/python"
+            peer = Engine(name, [str(python), str(here), name.replace(" ", "-")], log)
             peer.answer()
-            engines[name] = peer.trial
-    digest = rust.trial("digest 0 whole 0")["cpu_per_gb"]
+            peer.stop()
+            engines[name] = (peer, "")
 
     took = {}
+    # the round before the first warms everybody's memory and connections up
     for round_ in range(-1, given.rounds):
         for count, cut, transfers in TRIALS:
-            for name, trial in engines.items():
-                # the round before the first warms memory and connections up
-                some = transfers if round_ >= 0 else max(1, transfers // 10)
-                answer = trial(f"{count} {cut} {some}")
+            for name, (process, engine) in engines.items():
+                answer = process.trial(engine, count, cut, transfers)
                 if round_ >= 0:
                     took.setdefault((count, cut), {}).setdefault(name, []).append(answer)
     report(took, list(engines), digest)
 
 
 def report(took, names, digest):
-    print(f"{'':18}" + "".join(f"{name:>16}" for name in names) + "   kvxfer / each, by round, median")
+    print(f"{'':18}" + "".join(f"{name:>16}" for name in names) + "   kvxfer / tokio, nixl, mooncake; host / cma: by round, median")
     for (count, cut), by_name in took.items():
         label = size(count) + (" as pages" if cut == "pages" else "")
         rates = {name: [trial["gb_per_s"] for trial in trials] for name, trials in by_name.items()}
         cells = [f"{statistics.median(rate):.2f} ({max(rate):.2f})" for rate in rates.values()]
         ratios = [
-            f"{statistics.median(ours / theirs for ours, theirs in zip(rates['kvxfer'], rate)):.2f}"
-            for name, rate in rates.items()
-            if name != "kvxfer"
+            f"{statistics.median(ours / theirs for ours, theirs in zip(rates[one], rates[other])):.2f}"
+            for one, other in RATIOS
+            if other in rates
         ]
         print(f"{label:12}{'GB/s':>6}" + "".join(f"{cell:>16}" for cell in cells) + "   " + " ".join(ratios))
         cpu = [statistics.median(trial["cpu_per_gb"] for trial in trials) for trials in by_name.values()]

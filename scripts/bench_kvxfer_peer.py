@@ -1,4 +1,4 @@
-"""One peer engine under the trials of `make bench-kvxfer`: bench_kvxfer_peer.py nixl|mooncake
+"""One peer engine under the trials of `make bench-kvxfer`: bench_kvxfer_peer.py nixl|nixl-cma|mooncake
 
 `BYTES CUT COUNT` a line on standard input, one JSON line back, as kvxfer's own bench answers. The initiator writes into the
 memory of a target, a process of its own that this one starts, and counts a transfer once the remote end has it.
@@ -55,8 +55,10 @@ class Target:
 class Nixl:
     """UCX over TCP; the initiator polls for itself instead of having a thread spin, which is its best setting here."""
 
+    SETTINGS = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo"}
+
     def __init__(self, name, progress):
-        os.environ.update(UCX_TLS="tcp", UCX_NET_DEVICES="lo")
+        os.environ.update(self.SETTINGS)
         from nixl_cu12._api import nixl_agent, nixl_agent_config
 
         self.agent = nixl_agent(name, nixl_agent_config(enable_prog_thread=progress, backends=["UCX"]))
@@ -83,6 +85,12 @@ class Nixl:
 
     def release(self, handle):
         self.agent.release_xfer_handle(handle)
+
+
+class NixlCma(Nixl):
+    """UCX as it comes: between processes of one host it copies from memory to memory."""
+
+    SETTINGS = {}
 
 
 class Mooncake:
@@ -118,7 +126,7 @@ class Mooncake:
         pass
 
 
-ENGINES = {"nixl": Nixl, "mooncake": Mooncake}
+ENGINES = {"nixl": Nixl, "nixl-cma": NixlCma, "mooncake": Mooncake}
 
 
 def pieces(number, size, cut):

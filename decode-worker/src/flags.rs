@@ -28,6 +28,9 @@ pub struct Flags {
     /// Bytes of all transfers on their way at once
     #[arg(long, env = "TANDEM_TRANSFER_STAGING", default_value_t = kvxfer::Bounds::default().staging)]
     pub transfer_staging: u64,
+    /// Hand state over within memory between workers of one host, where the system lets one read the other's
+    #[arg(long, env = "TANDEM_TRANSFER_MEMORY", default_value_t = true, action = clap::ArgAction::Set)]
+    pub transfer_memory: bool,
 }
 
 impl Flags {

@@ -75,7 +75,7 @@ pub fn build(flags: Flags, deps: Deps) -> Result<DecodeWorker, BuildError> {
     let meters = at.meters.register(Meters::register);
     let incarnation = kvxfer::Incarnation::try_from(&at.incarnation.bytes()[..])?;
     let book = Book::new(flags.lease(), incarnation, *host.layout(), meters.clone());
-    let receiver = Arc::new(Receiver::new(Pace::default(), flags.bounds(), meters));
+    let receiver = Receiver::new(Pace::default(), flags.bounds(), meters).borrowing(flags.transfer_memory);
     let facts = Facts {
         incarnation: at.incarnation.clone(),
         fingerprint: host.fingerprint().clone(),
@@ -92,7 +92,7 @@ pub fn build(flags: Flags, deps: Deps) -> Result<DecodeWorker, BuildError> {
         drain: at.drain.clone(),
         random: at.random.clone(),
     };
-    Ok(DecodeWorker { flags, host, at, data, data_endpoint, service, receiver })
+    Ok(DecodeWorker { flags, host, at, data, data_endpoint, service, receiver: Arc::new(receiver) })
 }
 
 impl DecodeWorker {

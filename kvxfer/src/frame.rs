@@ -2,6 +2,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::key::{Digest, Direction, TransferKey};
 use crate::layout::Layout;
+use crate::local::{self, Lent};
 use crate::reason::{MOST_TEXT, Reason};
 use crate::segment::{Projection, SegmentId};
 use crate::ticket::{Incarnation, LinkId, Receipt, TicketId};
@@ -13,7 +14,7 @@ pub(crate) use parse::FrameError;
 pub(crate) use reader::FrameReader;
 
 /// First bytes of a greeting: protocol and its version.
-pub(crate) const MAGIC: [u8; 8] = *b"TNDMKV\x00\x03";
+pub(crate) const MAGIC: [u8; 8] = *b"TNDMKV\x00\x04";
 /// Longest head: what a frame has beside a segment's payload.
 pub(crate) const MOST_HEAD: usize = 256;
 /// Bytes of the length field and of the tag around a frame's body.
@@ -42,6 +43,8 @@ pub(crate) struct Hello {
     pub(crate) layout: Layout,
     /// Of the numbers in every payload.
     pub(crate) format: u32,
+    /// Payloads may be read from the sender's memory.
+    pub(crate) lent: Option<Lent>,
     /// HMAC-SHA256 of all of the above, keyed with the ticket's secret.
     pub(crate) proof: [u8; 32],
 }
@@ -63,7 +66,8 @@ pub(crate) enum Frame {
     /// To the receiver: that was all.
     Commit { state_pos: u32, incarnation: Incarnation, sent: Receipt },
     /// To the sender: the greeting is accepted, by this start of the receiver's process.
-    Welcome { incarnation: Incarnation },
+    /// It `borrows`: it can read the sender's memory, by this greeting or an earlier one on this connection.
+    Welcome { incarnation: Incarnation, borrows: bool },
     /// To the sender: so many bytes of payload may be unacknowledged on this link.
     Credit { window: u64 },
     /// To the sender: the sink took this segment; its bytes are credit again.
@@ -72,6 +76,8 @@ pub(crate) enum Frame {
     Again { sequence: u32 },
     /// To the sender: the state is in use from here on.
     Committed(Receipt),
+    /// To the receiver, after the answer to the commit: this transfer says no more, and the next one's greeting follows.
+    Keep,
     /// Either way: alive, with nothing to say.
     Heartbeat,
     /// Either way: over, and why.
@@ -89,6 +95,8 @@ pub(crate) mod kind {
     pub(crate) const HEARTBEAT: u8 = 8;
     pub(crate) const ABORT: u8 = 9;
     pub(crate) const CREDIT: u8 = 10;
+    pub(crate) const KEEP: u8 = 11;
+    pub(crate) const LENT: u8 = 12;
 }
 
 impl Hello {
@@ -106,6 +114,9 @@ impl Hello {
             out.put_u32_le(field);
         }
         out.put_u32_le(self.format);
+        let Lent { process, mark } = self.lent.unwrap_or(Lent { process: 0, mark: 0 });
+        out.put_u32_le(process);
+        out.put_u64_le(mark);
         out
     }
 }
@@ -147,6 +158,7 @@ impl Frame {
             Frame::Ack { .. } => "ack",
             Frame::Again { .. } => "again",
             Frame::Committed(_) => "committed",
+            Frame::Keep => "keep",
             Frame::Heartbeat => "heartbeat",
             Frame::Abort(_) => "abort",
         }
@@ -171,9 +183,10 @@ impl Frame {
                 out.put_slice(&incarnation.0);
                 put_receipt(out, sent);
             }
-            Frame::Welcome { incarnation } => {
+            Frame::Welcome { incarnation, borrows } => {
                 out.put_u8(kind::WELCOME);
                 out.put_slice(&incarnation.0);
+                out.put_u8((*borrows).into());
             }
             Frame::Credit { window } => {
                 out.put_u8(kind::CREDIT);
@@ -191,6 +204,7 @@ impl Frame {
                 out.put_u8(kind::COMMITTED);
                 put_receipt(out, receipt);
             }
+            Frame::Keep => out.put_u8(kind::KEEP),
             Frame::Heartbeat => out.put_u8(kind::HEARTBEAT),
             Frame::Abort(reason) => {
                 let (code, text) = reason.parts();
@@ -223,6 +237,11 @@ impl Tagger {
         Tagger { key: TransferKey::unkeyed(), link: LinkId(0), direction, next: 0 }
     }
 
+    /// Of the next transfer on the same connection.
+    pub(crate) fn renew(&mut self) {
+        *self = Tagger::new(self.direction);
+    }
+
     /// Frame 0 of either direction comes before the two ends know that they share a key, so it has none.
     pub(crate) fn trust(&mut self, key: TransferKey, link: LinkId) {
         self.key = key;
@@ -249,6 +268,18 @@ impl Tagger {
     pub(crate) fn head(&mut self, frame: &Frame) -> Bytes {
         let mut body = BytesMut::with_capacity(MOST_HEAD);
         frame.put_body(&mut body);
+        self.around(&body)
+    }
+
+    /// Writes the frame of a segment whose payload lies in lent memory.
+    pub(crate) fn lent(&mut self, sequence: u32, id: &SegmentId, payload: &[u8], digest: u128) -> Bytes {
+        let mut body = BytesMut::with_capacity(MOST_HEAD);
+        body.put_u8(kind::LENT);
+        body.put_u32_le(sequence);
+        body.put_slice(&id.encoded());
+        body.put_u64_le(payload.len() as u64);
+        body.put_u64_le(local::address(payload));
+        body.put_u128_le(digest);
         self.around(&body)
     }
 

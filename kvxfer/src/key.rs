@@ -6,6 +6,7 @@ use twox_hash::xxhash3_128::{RawHasher, SecretBuffer};
 use twox_hash::{XxHash3_64, XxHash3_128};
 
 use crate::frame::{Hello, MOST_HEAD, SEGMENT_ID};
+use crate::local::MARK;
 use crate::segment::SegmentId;
 use crate::ticket::{Incarnation, LinkId, Secret, TicketId};
 
@@ -125,6 +126,18 @@ impl Digest {
         let digest = XxHash3_128::oneshot_with_secret(self.key.0.as_slice(), &both);
         digest.unwrap_or_else(|_| unreachable!("too short a key"))
     }
+}
+
+/// What lies in the memory that a sender lends to a link.
+pub(crate) fn mark(secret: &Secret, ticket: &TicketId, attempt: &Incarnation, link: LinkId) -> [u8; MARK] {
+    let mut hmac = hmac(secret);
+    hmac.update(b"tandem lent memory");
+    hmac.update(&ticket.0);
+    hmac.update(&attempt.0);
+    hmac.update(&link.0.to_le_bytes());
+    let mut mark = [0; MARK];
+    mark.copy_from_slice(&hmac.finalize().into_bytes()[..MARK]);
+    mark
 }
 
 /// Proves that the greeting's writer knows the ticket's secret.

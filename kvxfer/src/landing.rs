@@ -1,5 +1,5 @@
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::BytesMut;
 
@@ -7,6 +7,8 @@ use bytes::BytesMut;
 const BLOCK: usize = 4 << 20;
 /// Payloads begin at multiples of this.
 const ALIGN: usize = 64;
+/// Smallest and largest of the buffers that are kept filled.
+const FILLED: std::ops::RangeInclusive<usize> = 16 << 10..=1 << 20;
 /// Blocks looked at for one that nobody uses any more.
 const LOOKS: usize = 4;
 
@@ -25,13 +27,43 @@ struct Blocks {
     full: VecDeque<BytesMut>,
     /// Blocks kept at most.
     most: usize,
+    /// Buffers that are written over whole, by size.
+    filled: BTreeMap<usize, Vec<Vec<u8>>>,
+    filled_bytes: usize,
+}
+
+/// A buffer whose bytes are some already, to be written over; once dropped it is used again.
+#[derive(Debug)]
+pub(crate) struct Filled {
+    bytes: Vec<u8>,
+    length: usize,
+    home: Landing,
+}
+
+impl AsRef<[u8]> for Filled {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl AsMut<[u8]> for Filled {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.length]
+    }
+}
+
+impl Drop for Filled {
+    fn drop(&mut self) {
+        self.home.blocks().give_back(std::mem::take(&mut self.bytes));
+    }
 }
 
 impl Landing {
     /// Keeps at most about this many bytes for further use.
     pub(crate) fn new(bytes: u64) -> Landing {
         let most = usize::try_from(bytes).unwrap_or(usize::MAX) / BLOCK;
-        let blocks = Blocks { current: None, full: VecDeque::new(), most };
+        let blocks =
+            Blocks { current: None, full: VecDeque::new(), most, filled: BTreeMap::new(), filled_bytes: 0 };
         Landing { blocks: Arc::new(Mutex::new(blocks)) }
     }
 
@@ -40,12 +72,40 @@ impl Landing {
         if length > BLOCK / 2 {
             return BytesMut::with_capacity(length);
         }
+        self.blocks().take(length)
+    }
+
+    /// So many bytes, whatever they are.
+    pub(crate) fn filled(&self, length: usize) -> Filled {
+        let bytes = self.blocks().filled(length);
+        Filled { bytes: bytes.unwrap_or_else(|| vec![0; size_for(length)]), length, home: self.clone() }
+    }
+
+    fn blocks(&self) -> MutexGuard<'_, Blocks> {
         // no code that can panic runs under the lock
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner).take(length)
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Bytes of the buffer for so many.
+fn size_for(length: usize) -> usize {
+    if FILLED.contains(&length) { length.next_power_of_two() } else { length }
+}
+
 impl Blocks {
+    fn filled(&mut self, length: usize) -> Option<Vec<u8>> {
+        let bytes = self.filled.get_mut(&size_for(length))?.pop()?;
+        self.filled_bytes -= bytes.len();
+        Some(bytes)
+    }
+
+    fn give_back(&mut self, bytes: Vec<u8>) {
+        if FILLED.contains(&bytes.len()) && self.filled_bytes + bytes.len() <= self.most * BLOCK {
+            self.filled_bytes += bytes.len();
+            self.filled.entry(bytes.len()).or_default().push(bytes);
+        }
+    }
+
     fn take(&mut self, length: usize) -> BytesMut {
         let mut block = match self.current.take() {
             Some(block) if block.capacity() >= length => block,

@@ -1,6 +1,6 @@
 //! Move one sequence's state between workers exactly once, or say why not.
 //!
-//! The prefill worker calls [`send`] with a [`Source`]; the decode worker runs [`serve`] with a [`TicketBook`] that hands
+//! The prefill worker calls [`Sender::send`] with a [`Source`]; the decode worker runs [`serve`] with a [`TicketBook`] that hands
 //! out a [`Sink`] for each ticket it issued. This crate knows no engine: state is [`Segment`]s, addressed by layer, token
 //! and head, so the two sides may page and place theirs as they like.
 //!
@@ -19,10 +19,12 @@
 //!
 //! A transfer has one connection, or several, each with its own credit. One that dies or stalls is replaced under the next
 //! link number, and what was not acknowledged on it goes out again. A sender that lost the answer to its commit asks again
-//! on a new link: [`Verdict`] says what it learned.
+//! on a new link: [`Verdict`] says what it learned. After a commit both ends keep the connections for a while, and the next
+//! transfer between them begins on those, with `Keep` and its own `Hello`: nothing else passes from one to the other.
 //!
 //! Either side may say `Abort(reason)` at any point, and says `Heartbeat` when it has nothing else to say.
 
+mod awake;
 mod ends;
 mod error;
 mod frame;
@@ -30,6 +32,7 @@ pub mod fuzz;
 mod key;
 mod landing;
 mod layout;
+mod local;
 mod manifest;
 mod meters;
 mod pace;
@@ -52,11 +55,11 @@ pub use manifest::{Manifest, NotInManifest};
 pub use meters::{Meters, Staged};
 pub use pace::{Bounds, Pace};
 pub use reason::Reason;
-pub use recv::driver::{Receiver, Served};
+pub use recv::driver::Receiver;
 pub use recv::listener::serve;
 pub use sampling::{BadSampling, FirstToken, SamplingState};
 pub use segment::{Projection, Segment, SegmentId};
-pub use send::driver::send;
+pub use send::driver::Sender;
 pub use ticket::{BadLength, BadTicketId, Expected, Incarnation, Receipt, Secret, Ticket, TicketId};
 pub use verdict::Verdict;
 pub use wire::Stream;

@@ -16,12 +16,18 @@ struct Kind {
     kind: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct How {
+    how: &'static str,
+}
+
 /// What transfers hold and do, on either side of them.
 #[derive(Clone, Debug)]
 pub struct Meters {
     staging_bytes: Gauge,
     sessions_held: Gauge,
     faults: Family<Kind, Counter>,
+    links: Family<How, Counter>,
     bytes: Counter,
     seconds: Histogram,
     bytes_per_second: Histogram,
@@ -33,6 +39,7 @@ impl Meters {
             staging_bytes: Gauge::default(),
             sessions_held: Gauge::default(),
             faults: Family::default(),
+            links: Family::default(),
             bytes: Counter::default(),
             seconds: Histogram::new(exponential_buckets(0.001, 2.0, 16)),
             bytes_per_second: Histogram::new(exponential_buckets(1e6, 2.0, 16)),
@@ -48,6 +55,11 @@ impl Meters {
             meters.sessions_held.clone(),
         );
         registry.register("tandem_transfer_faults", "Faults by kind", meters.faults.clone());
+        registry.register(
+            "tandem_transfer_links",
+            "Connections that a transfer began on, by how it came to them",
+            meters.links.clone(),
+        );
         registry.register(
             "tandem_transfer_bytes",
             "Payload bytes of committed transfers",
@@ -74,6 +86,10 @@ impl Meters {
 
     pub(crate) fn fault(&self, kind: &'static str) {
         self.faults.get_or_create(&Kind { kind }).inc();
+    }
+
+    pub(crate) fn link(&self, how: &'static str) {
+        self.links.get_or_create(&How { how }).inc();
     }
 
     /// A receiver's transfer is over.
@@ -114,6 +130,11 @@ impl Meters {
     /// Transfers under way now.
     pub fn sessions_held(&self) -> i64 {
         self.sessions_held.get()
+    }
+
+    /// Connections so far that were `opened`, `reused`, or kept and found `dead`.
+    pub fn links(&self, how: &'static str) -> u64 {
+        self.links.get_or_create(&How { how }).get()
     }
 
     /// Faults of one kind so far.

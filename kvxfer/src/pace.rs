@@ -15,6 +15,11 @@ pub struct Pace {
     pub links: u16,
     /// The connection and the greeting together may take this long.
     pub greeting: Duration,
+    /// A connection is kept for this long without a transfer, by its sender; half as long again by its receiver, so that it is not the
+    /// one to close. Less than what forgets idle connections on the way: that takes minutes.
+    pub idle: Duration,
+    /// A greeting on a connection that was kept is answered within this, or the connection is taken for dead.
+    pub kept: Duration,
 }
 
 impl Default for Pace {
@@ -26,6 +31,8 @@ impl Default for Pace {
             relink: Duration::from_secs(1),
             links: 4,
             greeting: Duration::from_secs(2),
+            idle: Duration::from_secs(30),
+            kept: Duration::from_millis(200),
         }
     }
 }

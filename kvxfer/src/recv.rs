@@ -74,8 +74,11 @@ enum State {
 pub(crate) enum RecvEvent {
     /// There is staging room for the session's unacknowledged bytes.
     Admitted,
-    /// A link whose greeting was accepted, and that [`RecvSession::may_join`].
-    Joined(LinkId),
+    /// A link whose greeting was accepted, and that [`RecvSession::may_join`]. It `borrows` the sender's memory.
+    Joined {
+        link: LinkId,
+        borrows: bool,
+    },
     /// One that may not: its connection is closed.
     Refused,
     Frame(LinkId, Frame),
@@ -201,9 +204,10 @@ impl RecvSession {
                     self.state = State::Receiving;
                 }
             }
-            RecvEvent::Joined(link) => {
+            RecvEvent::Joined { link, borrows } => {
                 self.links.join(link, now);
-                out.push(RecvAction::Write(link, Frame::Welcome { incarnation: self.incarnation }));
+                let incarnation = self.incarnation;
+                out.push(RecvAction::Write(link, Frame::Welcome { incarnation, borrows }));
             }
             RecvEvent::Refused => out.push(RecvAction::Fault("link_refused")),
             RecvEvent::Frame(link, frame) => {
@@ -278,6 +282,7 @@ impl RecvSession {
             | Frame::Credit { .. }
             | Frame::Ack { .. }
             | Frame::Again { .. }
+            | Frame::Keep
             | Frame::Committed(_) => self.give_up(Reason::Protocol { fault: name.to_owned() }, out),
         }
     }

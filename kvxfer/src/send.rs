@@ -11,6 +11,7 @@ use crate::verdict::Verdict;
 
 pub(crate) mod driver;
 mod flow;
+mod kept;
 mod links;
 
 use flow::Flow;
@@ -43,8 +44,11 @@ enum State {
 
 #[derive(Debug)]
 pub(crate) enum SendEvent {
-    /// The link is connected and its greeting under way.
-    Dialled(LinkId),
+    /// The link is connected and its greeting under way. It may be `kept` from an earlier transfer.
+    Dialled {
+        link: LinkId,
+        kept: bool,
+    },
     Frame(LinkId, Frame),
     /// Bytes arrived that are no whole frame yet.
     Heard(LinkId),
@@ -66,6 +70,8 @@ pub(crate) enum SendAction {
     Write(LinkId, Frame),
     /// Close it; nothing more is heard of it.
     Drop(LinkId),
+    /// A connection kept from an earlier transfer is dead; others from then will be.
+    Stale,
     /// Something went wrong that may yet be repaired.
     Fault(&'static str),
     Finish(Verdict),
@@ -106,7 +112,7 @@ impl SendSession {
         }
         let before = out.len();
         match event {
-            SendEvent::Dialled(link) => self.links.dialled(link, now),
+            SendEvent::Dialled { link, kept } => self.links.dialled(link, kept, now),
             SendEvent::Frame(link, frame) => {
                 self.heard(link, now);
                 self.frame(link, frame, out);
@@ -176,7 +182,7 @@ impl SendSession {
         match frame {
             Frame::Heartbeat => {}
             Frame::Abort(reason) => self.peer_gave_up(reason, out),
-            Frame::Welcome { incarnation } if incarnation != self.incarnation => {
+            Frame::Welcome { incarnation, .. } if incarnation != self.incarnation => {
                 self.give_up(Reason::StaleIncarnation, out);
             }
             Frame::Welcome { .. } => {
@@ -204,7 +210,9 @@ impl SendSession {
                 }
             }
             Frame::Committed(receipt) => self.committed(receipt, out),
-            Frame::Hello(_) | Frame::Segment { .. } | Frame::Commit { .. } => self.protocol(name, out),
+            Frame::Hello(_) | Frame::Segment { .. } | Frame::Commit { .. } | Frame::Keep => {
+                self.protocol(name, out);
+            }
         }
     }
 
@@ -252,7 +260,9 @@ impl SendSession {
         now: Instant,
         out: &mut Vec<SendAction>,
     ) {
-        out.push(SendAction::Fault(kind));
+        let stale = self.links.is_stale(link);
+        let weight = if stale { 0 } else { weight };
+        out.push(if stale { SendAction::Stale } else { SendAction::Fault(kind) });
         self.flow.strand(link);
         let too_many = self.links.lose(link, weight, now);
         if too_many {

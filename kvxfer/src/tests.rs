@@ -3,9 +3,11 @@
 mod book;
 mod corruption;
 mod fuzzed;
+mod kept;
 mod loopback;
 mod pair;
 mod refusals;
+mod same_host;
 mod state;
 mod storm;
 mod timing;

@@ -2,8 +2,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -14,11 +15,19 @@ use tokio_util::io::poll_read_buf;
 use crate::frame::{Frame, FrameError, FrameReader, Tagger};
 use crate::key::{Direction, TransferKey};
 use crate::landing::Landing;
+use crate::local::{Borrowed, Offer};
 use crate::manifest::Manifest;
 use crate::ticket::LinkId;
 
+mod wires;
+
+pub(crate) use wires::Wires;
+
 /// Buffers given to the socket in one call.
 const SLICES: usize = 32;
+
+/// Smaller payloads do not stay in memory: the call that reads them there costs more than their bytes beside their head.
+const LEAST_LENT: usize = 8 << 10;
 
 /// A connection of any kind.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -36,8 +45,24 @@ pub(crate) struct Wire {
     unflushed: bool,
     /// A write failed: the peer is gone, and nothing more is written.
     broken: bool,
-    /// A receiver's place for a connection.
-    place: Option<OwnedSemaphorePermit>,
+    /// This side's memory, for the peer to read.
+    lent: Lending,
+    /// Of a connection that was accepted.
+    place: Option<Place>,
+}
+
+/// Whether the peer reads this side's memory. What it reads stays until it is acknowledged.
+enum Lending {
+    No,
+    Offered(#[expect(dead_code, reason = "the peer reads the mark in it")] Offer),
+    Accepted,
+}
+
+/// A receiver's place for a connection, and who made it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) peer: SocketAddr,
+    pub(crate) _permit: OwnedSemaphorePermit,
 }
 
 impl fmt::Debug for Wire {
@@ -70,14 +95,19 @@ impl Wire {
             unwritten: VecDeque::new(),
             unflushed: false,
             broken: false,
+            lent: Lending::No,
             place: None,
         }
     }
 
     /// Keeps the place for as long as the connection lives.
-    pub(crate) fn occupying(mut self, place: Option<OwnedSemaphorePermit>) -> Wire {
+    pub(crate) fn occupying(mut self, place: Option<Place>) -> Wire {
         self.place = place;
         self
+    }
+
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.place.as_ref().map(|place| place.peer)
     }
 
     pub(crate) fn trust(&mut self, key: &TransferKey, link: LinkId, manifest: Manifest) {
@@ -85,16 +115,68 @@ impl Wire {
         self.tagger.trust(key.clone(), link);
     }
 
+    /// What comes is the next transfer's, on the connection of one that is over.
+    pub(crate) fn renew(&mut self) {
+        self.reader.renew();
+        self.tagger.renew();
+    }
+
+    /// Payloads stay in this side's memory, once the peer says that it can read it.
+    pub(crate) fn lend(&mut self, offer: Offer) {
+        self.lent = Lending::Offered(offer);
+    }
+
+    /// The peer has answered the greeting. Says whether it reads payloads from memory, if that was offered.
+    pub(crate) fn welcomed(&mut self, borrows: bool) -> Option<bool> {
+        let offered = !matches!(self.lent, Lending::No);
+        self.lent = if offered && borrows { Lending::Accepted } else { Lending::No };
+        offered.then_some(borrows)
+    }
+
+    pub(crate) fn borrow(&mut self, borrowed: Borrowed) {
+        self.reader.borrow(borrowed);
+    }
+
+    pub(crate) fn borrows(&self) -> bool {
+        self.reader.borrows()
+    }
+
+    /// Whether nothing has come that was not given out.
+    pub(crate) fn is_read(&self) -> bool {
+        self.reader.is_empty()
+    }
+
+    /// Whether nothing waits to be written.
+    pub(crate) fn is_written(&self) -> bool {
+        !self.unflushed && self.unwritten.is_empty()
+    }
+
+    /// Reads what has come already, without waiting. Says whether the connection lives, for all that is known here.
+    pub(crate) fn look(&mut self) -> bool {
+        let mut cx = Context::from_waker(Waker::noop());
+        !self.broken && !matches!(self.poll_read(&mut cx), Poll::Ready(Ok(Turn::Ended) | Err(_)))
+    }
+
+    /// Writes what the stream takes now. What it does not, or why, comes out of a later turn.
+    pub(crate) fn flush(&mut self) {
+        let mut cx = Context::from_waker(Waker::noop());
+        _ = self.poll_write_all(&mut cx);
+    }
+
     /// Queues a frame. A payload's digest is taken now: a segment fits into the cache, where the kernel's copy finds it, and head,
     /// payload and digest leave in one call, others' with them.
     pub(crate) fn push(&mut self, frame: Frame) {
-        self.unwritten.push_back(self.tagger.head(&frame));
-        if let Frame::Segment { id, payload, .. } = frame {
-            let mut digest = self.tagger.digest();
-            digest.up_to(&payload);
-            let digest = Bytes::copy_from_slice(&digest.of(&id).to_le_bytes());
-            self.unwritten.extend([payload, digest]);
+        let Frame::Segment { sequence, id, payload, .. } = &frame else {
+            return self.unwritten.push_back(self.tagger.head(&frame));
+        };
+        let mut digest = self.tagger.digest();
+        digest.up_to(payload);
+        let digest = digest.of(id);
+        if matches!(self.lent, Lending::Accepted) && payload.len() >= LEAST_LENT {
+            return self.unwritten.push_back(self.tagger.lent(*sequence, id, payload, digest));
         }
+        let (head, digest) = (self.tagger.head(&frame), Bytes::copy_from_slice(&digest.to_le_bytes()));
+        self.unwritten.extend([head, payload.clone(), digest]);
     }
 
     /// The next frame among the bytes that have arrived.
@@ -115,6 +197,10 @@ impl Wire {
         {
             return Poll::Ready(Ok(Turn::Written));
         }
+        self.poll_read(cx)
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Turn>> {
         let mut space = self.reader.space();
         match poll_read_buf(Pin::new(&mut self.stream), cx, &mut space)? {
             Poll::Ready(0) => Poll::Ready(Ok(Turn::Ended)),
@@ -193,66 +279,5 @@ impl Wire {
             Ok(Err(fault)) => tracing::debug!(%fault, "connection ended before the farewell"),
             Err(_) => tracing::debug!("peer did not take the farewell in time"),
         }
-    }
-}
-
-/// The connections of one transfer.
-#[derive(Debug, Default)]
-pub(crate) struct Wires {
-    wires: Vec<(LinkId, Wire)>,
-    /// The one looked at first.
-    first: usize,
-}
-
-impl Wires {
-    pub(crate) fn insert(&mut self, link: LinkId, wire: Wire) {
-        self.wires.push((link, wire));
-    }
-
-    pub(crate) fn get(&mut self, link: LinkId) -> Option<&mut Wire> {
-        self.wires.iter_mut().find_map(|(id, wire)| (*id == link).then_some(wire))
-    }
-
-    /// Queues a frame; a link that is gone takes its frames with it.
-    pub(crate) fn push(&mut self, link: LinkId, frame: Frame) {
-        if let Some(wire) = self.get(link) {
-            wire.push(frame);
-        }
-    }
-
-    pub(crate) fn remove(&mut self, link: LinkId) -> Option<Wire> {
-        let at = self.wires.iter().position(|(id, _)| *id == link)?;
-        Some(self.wires.swap_remove(at).1)
-    }
-
-    /// Bytes of segments that are arriving.
-    pub(crate) fn staged(&self) -> u64 {
-        self.wires.iter().map(|(_, wire)| wire.staged()).sum()
-    }
-
-    /// The next turn of any of them, each in its turn; never ready without any.
-    pub(crate) async fn turn(&mut self) -> (LinkId, io::Result<Turn>) {
-        poll_fn(|cx| {
-            let count = self.wires.len();
-            for step in 0..count {
-                let at = (self.first + step) % count;
-                let (link, wire) = &mut self.wires[at];
-                if let Poll::Ready(turn) = wire.poll_turn(cx) {
-                    self.first = at + 1;
-                    return Poll::Ready((*link, turn));
-                }
-            }
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// Closes all, each with its last words.
-    pub(crate) async fn close(self, within: Duration) {
-        let mut farewells = tokio::task::JoinSet::new();
-        for (_, wire) in self.wires {
-            farewells.spawn(wire.close(within));
-        }
-        farewells.join_all().await;
     }
 }

@@ -25,6 +25,9 @@ pub struct Flags {
     /// How checkpoints are held: int8 takes a quarter of the memory, and answers may differ
     #[arg(long, env = "TANDEM_CHECKPOINT_FORMAT", default_value = "f32")]
     pub checkpoint_format: CheckpointFormat,
+    /// Hand state over within memory between workers of one host, where the system lets one read the other's
+    #[arg(long, env = "TANDEM_TRANSFER_MEMORY", default_value_t = true, action = clap::ArgAction::Set)]
+    pub transfer_memory: bool,
 }
 
 /// How the recurrent state of a checkpoint is held on the host.

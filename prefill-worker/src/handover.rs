@@ -1,7 +1,8 @@
+use std::sync::Arc;
+
 use engine::{PrefillJob, PrefillStream, SampledToken, output_counts};
 use futures::Stream;
-use kvxfer::{FirstToken, Incarnation, Meters, Pace, Receipt, SamplingState, Ticket, Verdict, send};
-use net::Network;
+use kvxfer::{FirstToken, Incarnation, Receipt, SamplingState, Sender, Ticket, Verdict};
 use process::Random;
 use proto::v1::prefill_response::Event;
 use proto::v1::{HandedOver, PrefillResponse};
@@ -61,10 +62,8 @@ impl Drawn {
 /// What hand-overs are made with.
 #[derive(Clone, Debug)]
 pub(crate) struct Means {
-    pub(crate) network: Network,
+    pub(crate) sender: Arc<Sender>,
     pub(crate) random: Random,
-    pub(crate) pace: Pace,
-    pub(crate) meters: Meters,
 }
 
 /// What happens to a prompt, for its caller. Unbounded: a prompt has few events, and a caller that does not read must not
@@ -84,11 +83,11 @@ pub(crate) fn events(
 }
 
 async fn run(handover: Handover, means: Means, cancel: CancellationToken, told: Events) {
-    let Means { network, random, pace, meters } = means;
-    let sender = Incarnation(random.bytes());
+    let Means { sender, random } = means;
+    let attempt = Incarnation(random.bytes());
     let ticket = handover.ticket.clone();
     let mut source = PromptSource::new(handover, told.clone());
-    let verdict = send(&ticket, sender, &mut source, &network, pace, &meters, &cancel).await;
+    let verdict = sender.send(&ticket, attempt, &mut source, &cancel).await;
     let last = match (verdict, source.failed()) {
         (Verdict::Held(receipt), _) => {
             source.held(receipt.bytes);

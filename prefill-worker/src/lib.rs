@@ -12,7 +12,7 @@ mod service;
 use std::sync::Arc;
 
 use host::Host;
-use kvxfer::{Meters, Pace};
+use kvxfer::{Meters, Pace, Sender};
 use proto::v1::Role;
 use proto::v1::prefill_server::PrefillServer;
 use proto::{DESCRIPTORS, MESSAGE_LIMIT};
@@ -48,15 +48,12 @@ pub fn build(flags: Flags, deps: Deps) -> PrefillWorker {
         fingerprint: host.fingerprint().clone(),
         layout: *host.layout(),
     };
+    let meters = at.meters.register(Meters::register);
+    let sender = Sender::new(at.network.clone(), Pace::default(), meters).lending(flags.transfer_memory);
     let service = Service {
         facts: Arc::new(facts),
         engine: host.handle(),
-        means: Means {
-            network: at.network.clone(),
-            random: at.random.clone(),
-            pace: Pace::default(),
-            meters: at.meters.register(Meters::register),
-        },
+        means: Means { sender: Arc::new(sender), random: at.random.clone() },
         drain: at.drain.clone(),
     };
     PrefillWorker { flags, host, at, service }

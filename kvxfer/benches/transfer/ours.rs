@@ -6,7 +6,7 @@ use bytes::Bytes;
 use kvxfer::segment::chunk;
 use kvxfer::{
     Bounds, Expected, FirstToken, Incarnation, Layout, Meters, Pace, Reason, Receipt, Receiver,
-    SamplingState, Secret, Segment, SegmentId, Sink, Source, Ticket, TicketBook, TicketId, Verdict, send,
+    SamplingState, Secret, Segment, SegmentId, Sender, Sink, Source, Ticket, TicketBook, TicketId, Verdict,
     serve,
 };
 use prometheus_client::registry::Registry;
@@ -42,12 +42,13 @@ pub(crate) struct Ours {
     runtime: Runtime,
     endpoint: String,
     book: Arc<Book>,
-    meters: Meters,
+    sender: Sender,
     sent: usize,
 }
 
 impl Ours {
-    pub(crate) fn new() -> Ours {
+    /// Payloads are read from memory, or go over the connection.
+    pub(crate) fn new(memory: bool) -> Ours {
         let book = Arc::new(Book::default());
         let (told, listening) = mpsc::channel();
         let theirs = Arc::clone(&book);
@@ -59,13 +60,14 @@ impl Ours {
                 told.send(listener.local_addr().unwrap().to_string()).unwrap();
                 let meters = Meters::register(&mut Registry::default());
                 let bounds = Bounds { staging: 2 * ARENA as u64, ..Bounds::default() };
-                let receiver = Arc::new(Receiver::new(Pace::default(), bounds, meters));
-                serve(listener, receiver, theirs, CancellationToken::new()).await;
+                let receiver = Receiver::new(Pace::default(), bounds, meters).borrowing(memory);
+                serve(listener, Arc::new(receiver), theirs, CancellationToken::new()).await;
             });
         });
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let meters = Meters::register(&mut Registry::default());
-        Ours { runtime, endpoint: listening.recv().unwrap(), book, meters, sent: 0 }
+        let sender = Sender::new(net::system(), Pace::default(), meters).lending(memory);
+        Ours { runtime, endpoint: listening.recv().unwrap(), book, sender, sent: 0 }
     }
 
     /// Fills and turns over what the receiver holds, so that states land where earlier ones did, as in a worker that has been up
@@ -119,15 +121,8 @@ impl Ours {
 
     fn transfer(&self, ticket: &Ticket, mut source: Waiting, bytes: usize, took: &mut Took) {
         let cancel = CancellationToken::new();
-        let sent = self.runtime.block_on(send(
-            ticket,
-            Incarnation(rand::random()),
-            &mut source,
-            &net::system(),
-            Pace::default(),
-            &self.meters,
-            &cancel,
-        ));
+        let sending = self.sender.send(ticket, Incarnation(rand::random()), &mut source, &cancel);
+        let sent = self.runtime.block_on(sending);
         took.stop(&source.started.unwrap(), bytes);
         assert!(matches!(sent, Verdict::Held(_)), "{sent:?}");
     }

@@ -2,6 +2,7 @@ use bytes::Buf;
 
 use super::{Frame, Hello, MAGIC, SEGMENT_ID, kind};
 use crate::layout::{FIELDS, Layout};
+use crate::local::Lent;
 use crate::manifest::NotInManifest;
 use crate::reason::{MOST_TEXT, Reason};
 use crate::segment::{Projection, SegmentId};
@@ -28,6 +29,8 @@ pub(crate) enum FrameError {
     Segment(#[from] NotInManifest),
     #[error("segment before the greeting")]
     Early,
+    #[error("segment in memory that is not lent")]
+    Nowhere,
 }
 
 impl FrameError {
@@ -42,6 +45,7 @@ impl FrameError {
             | FrameError::Long(_)
             | FrameError::Text
             | FrameError::Segment(_)
+            | FrameError::Nowhere
             | FrameError::Early => false,
         }
     }
@@ -57,6 +61,17 @@ pub(crate) enum Parsed {
         id: SegmentId,
         length: u64,
     },
+    InMemory(InMemory),
+}
+
+/// A segment whose payload lies in lent memory.
+#[derive(Debug)]
+pub(super) struct InMemory {
+    pub(super) sequence: u32,
+    pub(super) id: SegmentId,
+    pub(super) length: u64,
+    pub(super) at: u64,
+    pub(super) digest: u128,
 }
 
 /// Reads kind and fields. The body is at most a head long, so nothing here allocates more than that.
@@ -67,13 +82,16 @@ pub(super) fn body(mut from: &[u8]) -> Result<Parsed, FrameError> {
         kind::HELLO => ("hello", Parsed::Whole(Frame::Hello(hello(from)?))),
         kind::SEGMENT => ("segment", segment(from)?),
         kind::COMMIT => ("commit", Parsed::Whole(commit(from)?)),
+        kind::LENT => ("segment", in_memory(from)?),
         kind::WELCOME => {
-            ("welcome", Parsed::Whole(Frame::Welcome { incarnation: Incarnation(array(from, "welcome")?) }))
+            let incarnation = Incarnation(array(from, "welcome")?);
+            ("welcome", Parsed::Whole(Frame::Welcome { incarnation, borrows: flag(from, "welcome")? }))
         }
         kind::CREDIT => ("credit", Parsed::Whole(Frame::Credit { window: long(from, "credit")? })),
         kind::ACK => ("ack", Parsed::Whole(Frame::Ack { sequence: word(from, "ack")? })),
         kind::AGAIN => ("again", Parsed::Whole(Frame::Again { sequence: word(from, "again")? })),
         kind::COMMITTED => ("committed", Parsed::Whole(Frame::Committed(receipt(from)?))),
+        kind::KEEP => ("keep", Parsed::Whole(Frame::Keep)),
         kind::HEARTBEAT => ("heartbeat", Parsed::Whole(Frame::Heartbeat)),
         kind::ABORT => ("abort", Parsed::Whole(Frame::Abort(reason(from)?))),
         _ => {
@@ -85,6 +103,14 @@ pub(super) fn body(mut from: &[u8]) -> Result<Parsed, FrameError> {
 
 fn word(from: &mut &[u8], name: &'static str) -> Result<u32, FrameError> {
     from.try_get_u32_le().map_err(|_| FrameError::Short(name))
+}
+
+fn flag(from: &mut &[u8], name: &'static str) -> Result<bool, FrameError> {
+    match from.try_get_u8().map_err(|_| FrameError::Short(name))? {
+        0 => Ok(false),
+        1 => Ok(true),
+        value => Err(FrameError::Unknown { field: "flag", value: value.into() }),
+    }
 }
 
 fn half(from: &mut &[u8], name: &'static str) -> Result<u16, FrameError> {
@@ -117,8 +143,10 @@ fn hello(from: &mut &[u8]) -> Result<Hello, FrameError> {
     }
     let layout = Layout::from_fields(fields);
     let format = word(from, "hello")?;
+    let lent = Lent { process: word(from, "hello")?, mark: long(from, "hello")? };
+    let lent = Some(lent).filter(|lent| lent.process != 0);
     let proof = array(from, "hello")?;
-    Ok(Hello { ticket, incarnation, sender, link, links, state_pos, layout, format, proof })
+    Ok(Hello { ticket, incarnation, sender, link, links, state_pos, layout, format, lent, proof })
 }
 
 fn segment(from: &mut &[u8]) -> Result<Parsed, FrameError> {
@@ -126,6 +154,15 @@ fn segment(from: &mut &[u8]) -> Result<Parsed, FrameError> {
     let id = segment_id(from)?;
     let length = long(from, "segment")?;
     Ok(Parsed::Segment { sequence, id, length })
+}
+
+fn in_memory(from: &mut &[u8]) -> Result<Parsed, FrameError> {
+    let sequence = word(from, "segment")?;
+    let id = segment_id(from)?;
+    let length = long(from, "segment")?;
+    let at = long(from, "segment")?;
+    let digest = from.try_get_u128_le().map_err(|_| FrameError::Short("segment"))?;
+    Ok(Parsed::InMemory(InMemory { sequence, id, length, at, digest }))
 }
 
 fn segment_id(from: &mut &[u8]) -> Result<SegmentId, FrameError> {

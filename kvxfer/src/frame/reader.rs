@@ -1,10 +1,11 @@
 use bytes::buf::Limit;
-use bytes::{Buf, BufMut, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::parse::{self, FrameError, Parsed};
+use super::parse::{self, FrameError, InMemory, Parsed};
 use super::{DIGEST, Frame, LENGTH, MOST_HEAD, TAG, Tagger};
 use crate::key::{Digest, Direction, TransferKey};
 use crate::landing::Landing;
+use crate::local::Borrowed;
 use crate::manifest::Manifest;
 use crate::segment::SegmentId;
 use crate::ticket::LinkId;
@@ -27,6 +28,8 @@ pub(crate) struct FrameReader {
     heads: BytesMut,
     landing: Landing,
     body: Option<Body>,
+    /// The other end's memory.
+    borrowed: Option<Borrowed>,
 }
 
 /// A segment whose payload is arriving.
@@ -42,13 +45,33 @@ struct Body {
 impl FrameReader {
     pub(crate) fn new(direction: Direction, landing: Landing) -> FrameReader {
         let (tagger, heads) = (Tagger::new(direction), BytesMut::new());
-        FrameReader { tagger, manifest: None, heads, landing, body: None }
+        FrameReader { tagger, manifest: None, heads, landing, body: None, borrowed: None }
     }
 
     /// From frame 1 on, tags are keyed and segments of this manifest are read.
     pub(crate) fn trust(&mut self, key: TransferKey, link: LinkId, manifest: Manifest) {
         self.tagger.trust(key, link);
         self.manifest = Some(manifest);
+    }
+
+    /// Payloads may lie in the other end's memory.
+    pub(crate) fn borrow(&mut self, borrowed: Borrowed) {
+        self.borrowed = Some(borrowed);
+    }
+
+    pub(crate) fn borrows(&self) -> bool {
+        self.borrowed.is_some()
+    }
+
+    /// From here on the stream is the next transfer's, greeting first. The last frame was a whole one.
+    pub(crate) fn renew(&mut self) {
+        self.tagger.renew();
+        self.manifest = None;
+    }
+
+    /// Whether every byte that came was of a frame that was given out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.heads.is_empty() && self.body.is_none()
     }
 
     /// Where the stream's next bytes go; never empty.
@@ -79,6 +102,7 @@ impl FrameReader {
                 Some(Parsed::Segment { sequence, id, length }) => {
                     self.open(sequence, id, length)?;
                 }
+                Some(Parsed::InMemory(segment)) => return self.copied(segment).map(Some),
                 None => return Ok(None),
             }
         }
@@ -113,6 +137,20 @@ impl FrameReader {
             return Err(FrameError::Tag(number));
         }
         parse::body(&head[LENGTH..]).map(Some)
+    }
+
+    /// Copies a segment out of lent memory, whose owner may write to it at any time, and takes the digest of the copy.
+    fn copied(&self, segment: InMemory) -> Result<Frame, FrameError> {
+        let InMemory { sequence, id, length, at, digest } = segment;
+        self.manifest.as_ref().ok_or(FrameError::Early)?.check(&id, length)?;
+        let borrowed = self.borrowed.as_ref().ok_or(FrameError::Nowhere)?;
+        let mut payload = self.landing.filled(length as usize);
+        // what is not there to be read has a wrong digest, too
+        let read = borrowed.read(at, payload.as_mut());
+        let mut taken = self.tagger.digest();
+        taken.up_to(payload.as_ref());
+        let digest = Some(taken.of(&id)).filter(|&taken| read && taken == digest);
+        Ok(Frame::Segment { sequence, id, digest, payload: Bytes::from_owner(payload) })
     }
 
     fn open(&mut self, sequence: u32, id: SegmentId, length: u64) -> Result<(), FrameError> {

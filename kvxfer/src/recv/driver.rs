@@ -2,21 +2,23 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep_until, timeout};
 
 use super::{Allowance, RecvAction, RecvEvent, RecvSession, check_hello};
+use crate::awake::Awake;
 use crate::ends::TicketBook;
 use crate::error::Error;
 use crate::frame::{Frame, Hello};
-use crate::key::{Direction, TransferKey};
+use crate::key::{self, Direction, TransferKey};
 use crate::landing::Landing;
+use crate::local::{Borrowed, Lent};
 use crate::manifest::Manifest;
 use crate::meters::{Held, Meters};
 use crate::pace::{Bounds, Pace};
 use crate::reason::Reason;
 use crate::ticket::{Expected, Incarnation, LinkId, Receipt, TicketId};
-use crate::wire::{Stream, Turn, Wire, Wires};
+use crate::wire::{Place, Stream, Turn, Wire, Wires};
 
 mod sink;
 
@@ -32,7 +34,11 @@ pub struct Receiver {
     bounds: Bounds,
     meters: Meters,
     room: Semaphore,
+    /// Places for connections between two transfers; the others are for those that have one.
+    idle: Semaphore,
     landing: Landing,
+    /// Payloads may be read from the memory of senders on this host.
+    borrows: bool,
     /// Transfers under way, for the further links of their senders.
     running: Mutex<HashMap<TicketId, Running>>,
 }
@@ -45,7 +51,7 @@ struct Running {
 
 /// What became of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Served {
+pub(crate) enum Served {
     /// It opened a transfer, or asked after one, that is committed.
     Committed(Receipt),
     /// It is a further link of a transfer under way.
@@ -58,6 +64,7 @@ struct Greeted {
     sender: Incarnation,
     link: LinkId,
     links: u16,
+    lent: Option<Lent>,
     expected: Expected,
     manifest: Manifest,
 }
@@ -72,42 +79,83 @@ impl Greeted {
 impl Receiver {
     pub fn new(pace: Pace, bounds: Bounds, meters: Meters) -> Receiver {
         let room = Semaphore::new(units(bounds.staging) as usize);
+        let idle = Semaphore::new(bounds.connections / 2);
         let landing = Landing::new(bounds.staging);
-        Receiver { pace, bounds, meters, room, landing, running: Mutex::default() }
+        Receiver { pace, bounds, meters, room, idle, landing, borrows: false, running: Mutex::default() }
+    }
+
+    /// Reads payloads from the memory of senders that run on the same host, where the system allows it.
+    #[must_use]
+    pub fn borrowing(self, borrows: bool) -> Receiver {
+        Receiver { borrows, ..self }
     }
 
     pub(crate) fn bounds(&self) -> &Bounds {
         &self.bounds
     }
 
-    /// Serves one connection: a whole transfer, if it is its first.
-    pub async fn receive<B: TicketBook>(
+    /// A connection that was accepted.
+    pub(crate) fn accepted(&self, stream: impl Stream + 'static, place: Option<Place>) -> Wire {
+        Wire::new(stream, Direction::ToSender, self.landing.clone()).occupying(place)
+    }
+
+    /// Serves one connection, new or [rested](Receiver::rest): a whole transfer, if it is its first. Gives out the connections that are
+    /// left of it.
+    pub(crate) async fn receive<B: TicketBook>(
         &self,
-        stream: impl Stream + 'static,
-        place: Option<OwnedSemaphorePermit>,
+        mut wire: Wire,
+        how: &'static str,
         book: &B,
-    ) -> Result<Served, Error> {
-        let mut wire = Wire::new(stream, Direction::ToSender, self.landing.clone()).occupying(place);
+    ) -> (Result<Served, Error>, Vec<Wire>) {
         let greeted = match self.greeted(&mut wire, book).await {
             Ok(greeted) => greeted,
-            Err(error) => return Err(self.refuse(wire, error).await),
+            Err(error) => return (Err(self.refuse(wire, error).await), vec![]),
         };
+        self.meters.link(how);
+        self.borrow(&greeted, &mut wire);
         wire.trust(&greeted.key(), greeted.link, greeted.manifest);
         if let Some(receipt) = greeted.expected.committed {
-            wire.push(Frame::Welcome { incarnation: greeted.expected.incarnation });
+            let (incarnation, borrows) = (greeted.expected.incarnation, wire.borrows());
+            wire.push(Frame::Welcome { incarnation, borrows });
             wire.push(Frame::Committed(receipt));
-            wire.close(self.pace.heartbeat).await;
-            return Ok(Served::Committed(receipt));
+            wire.flush();
+            return (Ok(Served::Committed(receipt)), vec![wire]);
         }
-        let joining = match self.join(&greeted, wire) {
-            Joining::Joined => return Ok(Served::Joined),
+        let (_running, joining) = match self.join(&greeted, wire) {
+            Joining::Joined => return (Ok(Served::Joined), vec![]),
             Joining::Refused(wire) => {
-                return Err(self.refuse(*wire, Error::GaveUp(Reason::TicketUsed)).await);
+                let error = self.refuse(*wire, Error::GaveUp(Reason::TicketUsed)).await;
+                return (Err(error), vec![]);
             }
             Joining::First(running, joining) => (running, joining),
         };
-        let (_running, joining) = joining;
-        self.transfer(greeted, joining, book).await.map(Served::Committed)
+        let (end, left) = self.transfer(greeted, joining, book).await;
+        (end.map(Served::Committed), left)
+    }
+
+    /// Waits on a connection whose transfer is over until the next greeting may follow; false when it is to be closed.
+    pub(crate) async fn rest(&self, wire: &mut Wire) -> bool {
+        let Ok(_place) = self.idle.try_acquire() else { return false };
+        timeout(self.pace.idle * 3 / 2, rest(wire)).await.unwrap_or(false)
+    }
+
+    /// Ends a connection whose transfer is over.
+    pub(crate) async fn close(&self, mut wire: Wire) {
+        wire.flush();
+        // its sender may keep it and not notice; with nothing unread here, closing takes none of our last words with it
+        if wire.look() && wire.is_written() {
+            return;
+        }
+        wire.close(self.pace.heartbeat).await;
+    }
+
+    /// Finds the memory that a sender says it lends.
+    fn borrow(&self, greeted: &Greeted, wire: &mut Wire) {
+        let Greeted { id, sender, link, expected, .. } = greeted;
+        let Some(lent) = greeted.lent.filter(|_| self.borrows) else { return };
+        if let Some(borrowed) = Borrowed::find(&lent, &key::mark(&expected.secret, id, sender, *link)) {
+            wire.borrow(borrowed);
+        }
     }
 
     async fn refuse(&self, mut wire: Wire, error: Error) -> Error {
@@ -158,7 +206,7 @@ impl Receiver {
         greeted: Greeted,
         mut joining: mpsc::UnboundedReceiver<(LinkId, Wire)>,
         book: &B,
-    ) -> Result<Receipt, Error> {
+    ) -> (Result<Receipt, Error>, Vec<Wire>) {
         let started = now();
         let mut wires = Wires::default();
         let end = match book.open(&greeted.id) {
@@ -188,8 +236,11 @@ impl Receiver {
         };
         self.meters.ended(&end, now() - started);
         drop(joining);
+        if end.is_ok() {
+            return (end, wires.into_each().map(|(_, wire)| wire).collect());
+        }
         wires.close(self.pace.heartbeat).await;
-        end
+        (end, vec![])
     }
 
     fn session(&self, greeted: &Greeted) -> RecvSession {
@@ -227,6 +278,24 @@ fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+/// Reads up to the sender's word that it keeps the connection. What its transfer had on the way may come before.
+async fn rest(wire: &mut Wire) -> bool {
+    loop {
+        match wire.frame() {
+            Ok(Some(Frame::Keep)) => {
+                wire.renew();
+                return true;
+            }
+            Ok(Some(Frame::Heartbeat | Frame::Commit { .. })) => {}
+            Ok(Some(_)) | Err(_) => return false,
+            Ok(None) => match wire.turn().await {
+                Ok(Turn::Written | Turn::Read) => {}
+                Ok(Turn::Ended) | Err(_) => return false,
+            },
+        }
+    }
+}
+
 async fn read_hello(wire: &mut Wire) -> Result<Hello, Error> {
     let protocol = |fault: String| Error::GaveUp(Reason::Protocol { fault });
     loop {
@@ -247,8 +316,8 @@ async fn read_hello(wire: &mut Wire) -> Result<Hello, Error> {
 fn greet<B: TicketBook>(hello: Hello, book: &B) -> Result<Greeted, Reason> {
     let expected = book.look_up(&hello.ticket).ok_or(Reason::UnknownTicket)?;
     let manifest = check_hello(&hello, &expected)?;
-    let Hello { ticket: id, sender, link, links, .. } = hello;
-    Ok(Greeted { id, sender, link, links, expected, manifest })
+    let Hello { ticket: id, sender, link, links, lent, .. } = hello;
+    Ok(Greeted { id, sender, link, links, lent, expected, manifest })
 }
 
 /// Tells the book how an opened ticket ended, also when the transfer is dropped in the middle.
@@ -289,6 +358,8 @@ impl Receiving<'_> {
         let mut room = std::pin::pin!(self.shared.room.acquire_many(room));
         let mut revoked = std::pin::pin!(book.revoked(id));
         let mut admitted = None;
+        let Expected { layout, state_pos, .. } = &self.greeted.expected;
+        let mut awake = Awake::for_bytes(layout.state_bytes(*state_pos));
         let mut actions = Vec::new();
         loop {
             let open = self.session.open();
@@ -301,8 +372,9 @@ impl Receiving<'_> {
                     Err(fault) => self.gone(link, Some(fault)),
                 },
                 Some((link, wire)) = joining.recv() => if self.session.may_join(link) {
+                    let borrows = wire.borrows();
                     self.wires.insert(link, wire);
-                    RecvEvent::Joined(link)
+                    RecvEvent::Joined { link, borrows }
                 } else {
                     RecvEvent::Refused
                 },
@@ -314,7 +386,9 @@ impl Receiving<'_> {
                 Some(done) = done.recv() => done_event(done),
                 reason = &mut revoked, if open => RecvEvent::GiveUp(reason),
                 () = sleep_until(deadline) => RecvEvent::Tick,
+                () = awake.look(), if !awake.is_over() => continue,
             };
+            awake.renew();
             match event {
                 RecvEvent::Heard(link) => self.read(link, book, &mut actions),
                 event => self.session.on(event, now(), &mut actions),
@@ -332,7 +406,10 @@ impl Receiving<'_> {
                         tracing::warn!(ticket = %id, kind, "fault on the way");
                         self.shared.meters.fault(kind);
                     }
-                    RecvAction::Finish(end) => return end,
+                    RecvAction::Finish(end) => {
+                        self.wires.flush();
+                        return end;
+                    }
                 }
             }
             self.held.stage(self.session.staged() + self.wires.staged());

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Instant;
 
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -5,12 +6,15 @@ use net::{AnyStream, Network, Traffic};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::kept::Kept;
 use super::{SendAction, SendEvent, SendSession};
+use crate::awake::Awake;
 use crate::ends::Source;
 use crate::error::Error;
 use crate::frame::{F32_DENSE, Frame, Hello};
 use crate::key::{self, Direction, TransferKey};
 use crate::landing::Landing;
+use crate::local::{Lent, Offer};
 use crate::manifest::Manifest;
 use crate::meters::{Held, Meters};
 use crate::pace::Pace;
@@ -19,61 +23,98 @@ use crate::ticket::{Incarnation, LinkId, Ticket};
 use crate::verdict::Verdict;
 use crate::wire::{Stream, Turn, Wire, Wires};
 
-/// Hands one sequence's state to the ticket's owner: connects at once, so that the lease stays alive while the source
-/// still computes, and returns after the verdict. `sender`: new for each call, so that nothing is taken from another.
-/// Cancelling tells the receiver so; dropping the call cuts the connections.
-pub async fn send(
-    ticket: &Ticket,
-    sender: Incarnation,
-    source: impl Source,
-    network: &Network,
+/// What the transfers of one process are sent with. Connections are kept from one to the next.
+#[derive(Debug)]
+pub struct Sender {
+    network: Network,
     pace: Pace,
-    meters: &Meters,
-    cancel: &CancellationToken,
-) -> Verdict {
-    let started = now();
-    let manifest = Manifest::new(ticket.layout, ticket.state_pos);
-    let key = TransferKey::derive(&ticket.secret, &ticket.id, ticket.state_pos, &ticket.incarnation, &sender);
-    let links = pace.links_for(ticket.layout.state_bytes(ticket.state_pos));
-    let session = SendSession::new(manifest, ticket.incarnation, pace, links, started);
-    let mut sending = Sending {
-        opening: Opening { ticket, manifest, sender, key, links, pace },
-        session,
-        wires: Wires::default(),
-        held: meters.hold(),
-        meters,
-        first_segment: None,
-    };
-    let verdict = sending.run(source, network, cancel).await;
-    let took = now() - sending.first_segment.unwrap_or(started);
-    meters.sent(&verdict, took);
-    let Sending { wires, held, .. } = sending;
-    drop(held);
-    if !matches!(verdict, Verdict::Held(_)) {
-        wires.close(pace.heartbeat).await;
-    }
-    verdict
+    meters: Meters,
+    kept: Arc<Kept>,
+    /// Receivers on this host may read payloads from memory.
+    lends: bool,
 }
 
-fn now() -> Instant {
+impl Sender {
+    pub fn new(network: Network, pace: Pace, meters: Meters) -> Sender {
+        Sender { network, pace, meters, kept: Arc::default(), lends: false }
+    }
+
+    /// Lets receivers that run on the same host, and can, read payloads from this process's memory.
+    #[must_use]
+    pub fn lending(self, lends: bool) -> Sender {
+        Sender { lends, ..self }
+    }
+
+    /// Hands one sequence's state to the ticket's owner: connects at once, so that the lease stays alive while the source
+    /// still computes, and returns after the verdict. `attempt`: new for each call, so that nothing is taken from another.
+    /// Cancelling tells the receiver so; dropping the call cuts the connections.
+    pub async fn send(
+        &self,
+        ticket: &Ticket,
+        attempt: Incarnation,
+        source: impl Source,
+        cancel: &CancellationToken,
+    ) -> Verdict {
+        let (started, pace) = (now(), self.pace);
+        let manifest = Manifest::new(ticket.layout, ticket.state_pos);
+        let key =
+            TransferKey::derive(&ticket.secret, &ticket.id, ticket.state_pos, &ticket.incarnation, &attempt);
+        let links = pace.links_for(ticket.layout.state_bytes(ticket.state_pos));
+        let session = SendSession::new(manifest, ticket.incarnation, pace, links, started);
+        let mut sending = Sending {
+            opening: Opening { ticket, manifest, attempt, key, links, sender: self },
+            session,
+            wires: Wires::default(),
+            held: self.meters.hold(),
+            first_segment: None,
+            answered: None,
+        };
+        let verdict = sending.run(source, cancel).await;
+        let took = now() - sending.first_segment.unwrap_or(started);
+        self.meters.sent(&verdict, took);
+        let Sending { wires, held, answered, .. } = sending;
+        drop(held);
+        if matches!(verdict, Verdict::Held(_)) {
+            for (link, wire) in wires.into_each() {
+                let answered = answered == Some(link);
+                self.kept.put(&ticket.endpoint, ticket.incarnation, wire, answered, &pace);
+            }
+        } else {
+            wires.close(pace.heartbeat).await;
+        }
+        verdict
+    }
+}
+
+pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// What a new connection begins with.
+/// What a transfer's connection begins with.
 struct Opening<'a> {
     ticket: &'a Ticket,
     manifest: Manifest,
-    sender: Incarnation,
+    attempt: Incarnation,
     key: TransferKey,
     links: u16,
-    pace: Pace,
+    sender: &'a Sender,
 }
 
 impl Opening<'_> {
-    async fn dial(&self, network: &Network, link: LinkId) -> (LinkId, Result<AnyStream, Error>) {
+    /// A connection that an earlier transfer left.
+    fn kept(&self, link: LinkId) -> Option<Wire> {
+        let Sender { kept, pace, meters, .. } = self.sender;
+        let mut wire = kept.take(&self.ticket.endpoint, &self.ticket.incarnation, now(), pace)?;
+        meters.link("reused");
+        self.greet(&mut wire, link, None);
+        Some(wire)
+    }
+
+    async fn dial(&self, link: LinkId) -> (LinkId, Result<AnyStream, Error>) {
+        let Sender { network, pace, .. } = self.sender;
         let endpoint = &self.ticket.endpoint;
         let unreachable = |fault| Error::Unreachable { endpoint: endpoint.clone(), fault };
-        let dialled = timeout(self.pace.greeting, network.connect(endpoint, Traffic::Bulk)).await;
+        let dialled = timeout(pace.greeting, network.connect(endpoint, Traffic::Bulk)).await;
         (
             link,
             dialled.map_err(|late| unreachable(late.into())).and_then(|dialled| dialled.map_err(unreachable)),
@@ -81,22 +122,37 @@ impl Opening<'_> {
     }
 
     fn wire(&self, link: LinkId, stream: impl Stream + 'static) -> Wire {
+        self.sender.meters.link("opened");
         let mut wire = Wire::new(stream, Direction::ToReceiver, Landing::new(0));
-        wire.push(Frame::Hello(self.hello(link)));
-        wire.trust(&self.key, link, self.manifest);
+        let Ticket { secret, id, .. } = self.ticket;
+        let offer = self.sender.lends.then(|| Offer::new(key::mark(secret, id, &self.attempt, link)));
+        self.greet(&mut wire, link, offer.as_ref().map(Offer::lent));
+        offer.into_iter().for_each(|offer| wire.lend(offer));
         wire
     }
 
-    fn hello(&self, link: LinkId) -> Hello {
+    fn greet(&self, wire: &mut Wire, link: LinkId, lent: Option<Lent>) {
+        wire.push(Frame::Hello(self.hello(link, lent)));
+        wire.trust(&self.key, link, self.manifest);
+    }
+
+    fn stale(&self) {
+        let Sender { kept, meters, .. } = self.sender;
+        meters.link("dead");
+        kept.forget(&self.ticket.endpoint);
+    }
+
+    fn hello(&self, link: LinkId, lent: Option<Lent>) -> Hello {
         let mut hello = Hello {
             ticket: self.ticket.id,
             incarnation: self.ticket.incarnation,
-            sender: self.sender,
+            sender: self.attempt,
             link,
             links: self.links,
             state_pos: self.ticket.state_pos,
             layout: self.ticket.layout,
             format: F32_DENSE,
+            lent,
             proof: [0; 32],
         };
         hello.proof = key::prove(&self.ticket.secret, &hello);
@@ -109,33 +165,45 @@ struct Sending<'a> {
     session: SendSession,
     wires: Wires,
     held: Held,
-    meters: &'a Meters,
     first_segment: Option<Instant>,
+    /// The link that brought the answer to the commit.
+    answered: Option<LinkId>,
 }
 
 impl Sending<'_> {
     /// Feeds the session until it finishes.
-    async fn run(
-        &mut self,
-        mut source: impl Source,
-        network: &Network,
-        cancel: &CancellationToken,
-    ) -> Verdict {
-        let Sending { opening, session, wires, held, meters, first_segment } = self;
+    async fn run(&mut self, mut source: impl Source, cancel: &CancellationToken) -> Verdict {
+        let Sending { opening, session, wires, held, first_segment, answered } = self;
         let opening = &*opening;
         let mut dialling = FuturesUnordered::new();
         let mut actions = Vec::new();
         let mut withdrawn = false;
+        let Ticket { layout, state_pos, .. } = opening.ticket;
+        let mut awake = Awake::for_bytes(layout.state_bytes(*state_pos));
         session.on(SendEvent::Tick, now(), &mut actions);
         loop {
+            let mut kept = Vec::new();
             for action in actions.drain(..) {
                 match action {
-                    SendAction::Dial(link) => dialling.push(opening.dial(network, link)),
+                    SendAction::Dial(link) => match opening.kept(link) {
+                        Some(wire) => {
+                            wires.insert(link, wire);
+                            kept.push(link);
+                        }
+                        None => dialling.push(opening.dial(link)),
+                    },
                     SendAction::Write(link, frame) => wires.push(link, frame),
                     SendAction::Drop(link) => drop(wires.remove(link)),
-                    SendAction::Fault(kind) => meters.fault(kind),
+                    SendAction::Stale => opening.stale(),
+                    SendAction::Fault(kind) => opening.sender.meters.fault(kind),
                     SendAction::Finish(verdict) => return verdict,
                 }
+            }
+            for link in kept {
+                session.on(SendEvent::Dialled { link, kept: true }, now(), &mut actions);
+            }
+            if !actions.is_empty() {
+                continue;
             }
             held.stage(session.staged());
             let wants = session.wants_segment();
@@ -157,7 +225,9 @@ impl Sending<'_> {
                 (link, turn) = wires.turn() => match turn {
                     Ok(Turn::Written) => SendEvent::Written(link),
                     Ok(Turn::Read) => {
-                        read(session, wires, link, &mut actions);
+                        read(session, wires, link, &opening.sender.meters, &mut actions);
+                        *answered = Some(link);
+                        awake.renew();
                         continue;
                     }
                     Ok(Turn::Ended) => {
@@ -172,23 +242,38 @@ impl Sending<'_> {
                 Some((link, dialled)) = dialling.next() => match dialled {
                     Ok(stream) => {
                         wires.insert(link, opening.wire(link, stream));
-                        SendEvent::Dialled(link)
+                        SendEvent::Dialled { link, kept: false }
                     }
                     Err(fault) => SendEvent::Lost(link, fault),
                 },
                 () = sleep_until(session.deadline(now()).into()) => SendEvent::Tick,
+                () = awake.look(), if !awake.is_over() => continue,
             };
+            awake.renew();
             session.on(event, now(), &mut actions);
         }
     }
 }
 
 /// Gives the session every whole frame that has arrived on a link.
-fn read(session: &mut SendSession, wires: &mut Wires, link: LinkId, actions: &mut Vec<SendAction>) {
+fn read(
+    session: &mut SendSession,
+    wires: &mut Wires,
+    link: LinkId,
+    meters: &Meters,
+    actions: &mut Vec<SendAction>,
+) {
     session.on(SendEvent::Heard(link), now(), actions);
     while let Some(wire) = wires.get(link) {
         let event = match wire.frame() {
-            Ok(Some(frame)) => SendEvent::Frame(link, frame),
+            Ok(Some(frame)) => {
+                if let Frame::Welcome { borrows, .. } = frame
+                    && let Some(borrows) = wire.welcomed(borrows)
+                {
+                    meters.link(if borrows { "same_host" } else { "apart" });
+                }
+                SendEvent::Frame(link, frame)
+            }
             Ok(None) => return,
             Err(fault) if fault.is_of_the_link() => {
                 tracing::debug!(%fault, %link, "not a frame, replacing the connection");

@@ -32,6 +32,8 @@ pub(super) struct Links {
 pub(super) struct Link {
     pub(super) heard: Instant,
     pub(super) said: Instant,
+    /// It served an earlier transfer.
+    kept: bool,
     pub(super) welcomed: bool,
     /// Payload bytes that may be unacknowledged on it.
     window: u64,
@@ -44,6 +46,15 @@ pub(super) struct Link {
 impl Link {
     fn free(&self) -> u64 {
         self.window.saturating_sub(self.unacked)
+    }
+
+    fn is_stale(&self) -> bool {
+        self.kept && !self.welcomed
+    }
+
+    /// How long it may say nothing.
+    fn patience(&self, pace: &Pace) -> Duration {
+        if self.is_stale() { pace.kept } else { pace.stall }
     }
 
     /// Written out, nearly: several segments leave in one call, and are still in the cache that their digests filled.
@@ -78,11 +89,12 @@ impl Links {
         }
     }
 
-    pub(super) fn dialled(&mut self, id: LinkId, now: Instant) {
+    pub(super) fn dialled(&mut self, id: LinkId, kept: bool, now: Instant) {
         self.dialling = self.dialling.saturating_sub(1);
         let link = Link {
             heard: now,
             said: now,
+            kept,
             welcomed: false,
             window: 0,
             unacked: 0,
@@ -107,6 +119,11 @@ impl Links {
         self.dial_at = Some(self.dial_at.map_or(at, |earlier| earlier.min(at)));
         let none = self.up.is_empty() && self.dialling == 0;
         (times >= MOST_LOST && self.up.is_empty()) || (none && self.next >= MOST_DIALLED)
+    }
+
+    /// Whether it served an earlier transfer and has not answered since.
+    pub(super) fn is_stale(&self, id: LinkId) -> bool {
+        self.up.get(&id).is_some_and(Link::is_stale)
     }
 
     /// Something went right.
@@ -157,7 +174,8 @@ impl Links {
     }
 
     pub(super) fn deadline(&self, pace: &Pace) -> Option<Instant> {
-        let each = self.up.values().map(|link| (link.heard + pace.stall).min(link.said + pace.heartbeat));
+        let each =
+            self.up.values().map(|link| (link.heard + link.patience(pace)).min(link.said + pace.heartbeat));
         each.chain(self.dial_at).min()
     }
 
@@ -165,7 +183,7 @@ impl Links {
     pub(super) fn tick(&mut self, pace: &Pace, now: Instant, out: &mut Vec<SendAction>) -> Vec<LinkId> {
         let mut stalled = Vec::new();
         for (&id, link) in &mut self.up {
-            if now >= link.heard + pace.stall {
+            if now >= link.heard + link.patience(pace) {
                 stalled.push(id);
             } else if now >= link.said + pace.heartbeat {
                 out.push(SendAction::Write(id, Frame::Heartbeat));

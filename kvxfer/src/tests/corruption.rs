@@ -1,7 +1,6 @@
 use super::pair::{Fate, Pair, Passing};
 use super::state::{LAYOUT, STATE_POS, State, Units};
 use crate::error::Error;
-use crate::frame::DIGEST;
 use crate::reason::Reason;
 use crate::segment::{Projection, SEGMENT_BYTES, Segment, SegmentId};
 use crate::verdict::Verdict;
@@ -10,8 +9,9 @@ fn segments(chunk: u32) -> Vec<Segment> {
     State::new(LAYOUT, STATE_POS).segments(chunk)
 }
 
-fn payload_of(packet: &[u8]) -> &[u8] {
-    &packet[..packet.len().saturating_sub(DIGEST)]
+/// Over connections alone, and with payloads in the sender's memory.
+fn pairs(links: u16) -> [Pair; 2] {
+    [Pair::new(SEGMENT_BYTES, links), Pair::new(SEGMENT_BYTES, links).lending()]
 }
 
 fn run(segments: Vec<Segment>) -> Pair {
@@ -24,12 +24,13 @@ fn run(segments: Vec<Segment>) -> Pair {
 fn a_clean_run_commits_every_chunking_over_any_number_of_links_to_the_same_state() {
     let whole = Units::of(&segments(1));
     for (chunk, links) in [(1, 1), (5, 2), (16, 3), (36, 4), (37, 1), (64, 2)] {
-        let mut pair = Pair::new(SEGMENT_BYTES, links);
-        pair.run(segments(chunk), &mut |passing| Fate::whole(&passing));
-        assert!(matches!(pair.verdict, Some(Verdict::Held(_))), "{:?}", pair.verdict);
-        assert_eq!(pair.sunk, whole);
-        assert_eq!(pair.greeted, u32::from(links));
-        assert_eq!(pair.faults.len(), 0, "{:?}", pair.faults);
+        for mut pair in pairs(links) {
+            pair.run(segments(chunk), &mut |passing| Fate::whole(&passing));
+            assert!(matches!(pair.verdict, Some(Verdict::Held(_))), "{:?}", pair.verdict);
+            assert_eq!(pair.sunk, whole);
+            assert_eq!(pair.greeted, u32::from(links));
+            assert_eq!(pair.faults.len(), 0, "{:?}", pair.faults);
+        }
     }
 }
 
@@ -37,14 +38,13 @@ fn a_clean_run_commits_every_chunking_over_any_number_of_links_to_the_same_state
 fn a_dead_link_is_replaced_and_what_the_sink_has_is_not_sent_again() {
     let packets = segments(5).len();
     for links in [1, 2, 4] {
-        for at in [1, packets / 2, packets] {
-            let mut pair = Pair::new(SEGMENT_BYTES, links);
+        for (at, mut pair) in
+            [1, packets / 2, packets].into_iter().flat_map(|at| pairs(links).map(|pair| (at, pair)))
+        {
             let mut payloads = 0;
             let all: usize = segments(5).iter().map(|segment| segment.payload.len()).sum();
             pair.run(segments(5), &mut |passing: Passing| {
-                if passing.bytes[4] == crate::frame::kind::SEGMENT {
-                    payloads += passing.bytes.len() - 54;
-                }
+                payloads += passing.payload().len();
                 if passing.to_receiver && passing.number == at { Fate::Cut } else { Fate::whole(&passing) }
             });
             assert!(matches!(pair.verdict, Some(Verdict::Held(_))), "{links} {at} {:?}", pair.verdict);
@@ -101,19 +101,18 @@ fn a_lost_answer_to_the_commit_is_learned_on_another_link_or_said_to_be_unknown(
     assert_eq!((pair.commits, pair.faults["in_doubt"]), (1, 1));
 }
 
-/// The bytes before a packet's digest are payload, which only that guards.
-fn spoil_payload(segment: usize, times: usize) -> Pair {
-    let mut pair = Pair::new(SEGMENT_BYTES, 1);
+/// Only the digest guards a payload.
+fn spoil_payload(mut pair: Pair, segment: usize, times: usize) -> Pair {
     let mut left = times;
     let payload = segments(37)[segment].payload.clone();
     pair.run(segments(37), &mut |passing: Passing| {
-        let mut packet = passing.bytes.to_vec();
-        if passing.to_receiver && left > 0 && payload_of(&packet).ends_with(&payload) {
-            left -= 1;
-            let last = packet.len() - DIGEST - 1;
-            packet[last] ^= 1;
+        let mut passed = passing.payload();
+        if left == 0 || passed != payload {
+            return Fate::whole(&passing);
         }
-        Fate::Packets(vec![packet])
+        left -= 1;
+        *passed.last_mut().unwrap() ^= 1;
+        passing.with_payload(&passed)
     });
     pair
 }
@@ -121,16 +120,20 @@ fn spoil_payload(segment: usize, times: usize) -> Pair {
 #[test]
 fn a_corrupt_payload_is_asked_for_again_once() {
     for (at, Segment { id, .. }) in segments(37).into_iter().enumerate() {
-        let repaired = spoil_payload(at, 1);
-        assert!(repaired.committed(), "{id}");
-        assert_eq!(repaired.sunk, Units::of(&segments(1)));
-
-        let refused = spoil_payload(at, 2);
-        assert!(!refused.committed(), "{id}");
-        let segment = id.to_string();
-        let end = refused.received.unwrap().unwrap_err();
-        assert_eq!(end.reason(), Some(&Reason::Corrupt { segment }));
-        assert!(matches!(refused.verdict, Some(Verdict::Revoked(Error::PeerGaveUp(Reason::Corrupt { .. })))));
+        for pair in pairs(1) {
+            let repaired = spoil_payload(pair, at, 1);
+            assert!(repaired.committed(), "{id}");
+            assert_eq!(repaired.sunk, Units::of(&segments(1)));
+        }
+        for pair in pairs(1) {
+            let refused = spoil_payload(pair, at, 2);
+            assert!(!refused.committed(), "{id}");
+            let segment = id.to_string();
+            let end = refused.received.unwrap().unwrap_err();
+            assert_eq!(end.reason(), Some(&Reason::Corrupt { segment }));
+            let verdict = refused.verdict;
+            assert!(matches!(verdict, Some(Verdict::Revoked(Error::PeerGaveUp(Reason::Corrupt { .. })))));
+        }
     }
 }
 
@@ -146,17 +149,25 @@ fn payloads_of_two_segments_swapped_never_reach_the_sink() {
     };
     let (query, key) = (tail(Projection::Query).payload.clone(), tail(Projection::Key).payload.clone());
     assert_eq!(query.len(), key.len());
-    let mut pair = Pair::new(SEGMENT_BYTES, 1);
+    for mut pair in pairs(1) {
+        pair.run(segments(37), &mut |passing: Passing| match passing.payload() {
+            payload if payload == query => passing.with_payload(&key),
+            payload if payload == key => passing.with_payload(&query),
+            _ => Fate::whole(&passing),
+        });
+        assert!(!pair.committed());
+        assert!(matches!(pair.received, Some(Err(Error::GaveUp(Reason::Corrupt { .. })))));
+    }
+}
+
+#[test]
+fn memory_that_its_owner_uses_again_is_a_wrong_digest() {
+    let mut pair = Pair::new(SEGMENT_BYTES, 1).lending();
     pair.run(segments(37), &mut |passing: Passing| {
-        let (forth, mut packet) = (passing.to_receiver, passing.bytes.to_vec());
-        let end = packet.len().saturating_sub(DIGEST);
-        let at = end.saturating_sub(query.len());
-        if forth && payload_of(&packet).ends_with(&query) {
-            packet[at..end].copy_from_slice(&key);
-        } else if forth && payload_of(&packet).ends_with(&key) {
-            packet[at..end].copy_from_slice(&query);
+        if let Some(memory) = &passing.memory {
+            memory.lock().unwrap().fill(0xee);
         }
-        Fate::Packets(vec![packet])
+        Fate::whole(&passing)
     });
     assert!(!pair.committed());
     assert!(matches!(pair.received, Some(Err(Error::GaveUp(Reason::Corrupt { .. })))));

@@ -19,7 +19,7 @@ use crate::reason::Reason;
 use crate::recv::driver::Receiver;
 use crate::recv::listener::serve;
 use crate::segment::Segment;
-use crate::send::driver::send;
+use crate::send::driver::Sender;
 use crate::ticket::{Incarnation, Ticket};
 use crate::verdict::Verdict;
 
@@ -27,8 +27,8 @@ use crate::verdict::Verdict;
 pub(super) struct Rig {
     pub(super) book: Arc<OneTicket>,
     pub(super) ticket: Ticket,
-    network: Network,
-    ours: Meters,
+    sender: Sender,
+    pub(super) ours: Meters,
     theirs: Meters,
     cancel: CancellationToken,
     stop: CancellationToken,
@@ -41,15 +41,26 @@ impl Rig {
     }
 
     pub(super) async fn over(network: Network, book: OneTicket, bounds: Bounds) -> Rig {
+        Self::on(network, book, bounds, [false; 2]).await
+    }
+
+    /// Whether the sender lends its memory, and the receiver borrows it.
+    pub(super) async fn on(
+        network: Network,
+        book: OneTicket,
+        bounds: Bounds,
+        [lends, borrows]: [bool; 2],
+    ) -> Rig {
         let listener = network.bind("127.0.0.1:0", Traffic::Bulk).await.unwrap();
         let endpoint = listener.local_addr().unwrap().to_string();
         let (book, stop) = (Arc::new(book), CancellationToken::new());
         let ours = Meters::register(&mut Registry::default());
         let theirs = Meters::register(&mut Registry::default());
-        let receiver = Arc::new(Receiver::new(Pace::default(), bounds, theirs.clone()));
+        let receiver = Arc::new(Receiver::new(Pace::default(), bounds, theirs.clone()).borrowing(borrows));
         let serving = tokio::spawn(serve(listener, receiver, Arc::clone(&book), stop.clone()));
         let ticket = Ticket { endpoint, ..ticket() };
-        Rig { book, ticket, network, ours, theirs, cancel: CancellationToken::new(), stop, serving }
+        let sender = Sender::new(network, Pace::default(), ours.clone()).lending(lends);
+        Rig { book, ticket, sender, ours, theirs, cancel: CancellationToken::new(), stop, serving }
     }
 
     /// Hands over a whole state of this shape, which leaves nothing behind.
@@ -63,10 +74,8 @@ impl Rig {
     }
 
     pub(super) async fn send(&self, source: impl Source) -> Result<crate::Receipt, Error> {
-        let sender = Incarnation(rand::random());
-        match send(&self.ticket, sender, source, &self.network, Pace::default(), &self.ours, &self.cancel)
-            .await
-        {
+        let attempt = Incarnation(rand::random());
+        match self.sender.send(&self.ticket, attempt, source, &self.cancel).await {
             Verdict::Held(receipt) => Ok(receipt),
             Verdict::Revoked(error) => Err(error),
             Verdict::Unknown(error) => panic!("unknown: {error}"),

@@ -1,13 +1,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use bytes::BufMut;
-
 use super::state::{LAYOUT, STATE_POS, Units, ticket};
 use crate::error::Error;
-use crate::frame::{F32_DENSE, Frame, FrameError, FrameReader, Hello, Tagger};
+use crate::frame::{DIGEST, F32_DENSE, Frame, Hello, kind};
 use crate::key::{Direction, TransferKey};
-use crate::landing::Landing;
 use crate::manifest::Manifest;
 use crate::pace::Pace;
 use crate::reason::Reason;
@@ -16,6 +13,10 @@ use crate::segment::Segment;
 use crate::send::{SendAction, SendEvent, SendSession};
 use crate::ticket::{Incarnation, LinkId, Receipt};
 use crate::verdict::Verdict;
+
+mod way;
+
+use way::{Memory, Way};
 
 /// Both sessions with links of bytes between them, and a clock that stands still until neither has anything to do.
 pub(super) struct Pair {
@@ -37,6 +38,8 @@ pub(super) struct Pair {
     pub(super) faults: BTreeMap<&'static str, u32>,
     /// Greetings of this many links were answered.
     pub(super) greeted: u32,
+    /// Payloads stay in the sender's memory.
+    lends: bool,
 }
 
 /// One connection.
@@ -50,57 +53,38 @@ struct Link {
     dead: bool,
 }
 
-/// One direction's bytes.
-struct Way {
-    tagger: Tagger,
-    reader: FrameReader,
-    packets: VecDeque<Vec<u8>>,
-}
-
-impl Way {
-    fn new(direction: Direction, key: &TransferKey, link: LinkId, manifest: Manifest) -> Way {
-        let (mut tagger, mut reader) = (Tagger::new(direction), FrameReader::new(direction, Landing::new(0)));
-        tagger.trust(key.clone(), link);
-        reader.trust(key.clone(), link, manifest);
-        Way { tagger, reader, packets: VecDeque::new() }
-    }
-
-    fn write(&mut self, frame: &Frame) {
-        let mut packet = self.tagger.head(frame).to_vec();
-        if let Frame::Segment { id, payload, .. } = frame {
-            packet.extend_from_slice(payload);
-            let mut digest = self.tagger.digest();
-            digest.up_to(payload);
-            packet.extend_from_slice(&digest.of(id).to_le_bytes());
-        }
-        self.packets.push_back(packet);
-    }
-
-    /// Reads one packet in two pieces, as a network may bring it.
-    fn read(&mut self, packet: &[u8]) -> Result<Vec<Frame>, FrameError> {
-        let mut frames = Vec::new();
-        let (first, second) = packet.split_at(packet.len() / 3);
-        for mut piece in [first, second] {
-            while !piece.is_empty() {
-                let mut space = self.reader.space();
-                let taken = space.remaining_mut().min(piece.len());
-                space.put_slice(&piece[..taken]);
-                piece = &piece[taken..];
-                while let Some(frame) = self.reader.next()? {
-                    frames.push(frame);
-                }
-            }
-        }
-        Ok(frames)
-    }
-}
-
 /// A packet on its way.
 pub(super) struct Passing<'a> {
     pub(super) to_receiver: bool,
     /// Counted over all links, one direction apart from the other.
     pub(super) number: usize,
     pub(super) bytes: &'a [u8],
+    /// Its payload, when that is not a part of it.
+    pub(super) memory: Option<Memory>,
+}
+
+/// Bytes of a segment's frame before its payload.
+const HEAD: usize = 38;
+
+impl Passing<'_> {
+    /// A segment's payload, wherever it lies; empty for another frame.
+    pub(super) fn payload(&self) -> Vec<u8> {
+        match &self.memory {
+            Some(memory) => memory.lock().unwrap().clone(),
+            None if self.bytes[4] == kind::SEGMENT => self.bytes[HEAD..self.bytes.len() - DIGEST].to_vec(),
+            None => vec![],
+        }
+    }
+
+    /// Another payload arrives, of the same length.
+    pub(super) fn with_payload(&self, payload: &[u8]) -> Fate {
+        let mut packet = self.bytes.to_vec();
+        match &self.memory {
+            Some(memory) => memory.lock().unwrap().copy_from_slice(payload),
+            None => packet[HEAD..HEAD + payload.len()].copy_from_slice(payload),
+        }
+        Fate::Packets(vec![packet])
+    }
 }
 
 /// What arrives instead.
@@ -146,10 +130,15 @@ impl Pair {
             most_staged: 0,
             faults: BTreeMap::new(),
             greeted: 0,
+            lends: false,
         };
         pair.receive(RecvEvent::Admitted);
-        pair.send(SendEvent::Tick);
         pair
+    }
+
+    /// The receiver reads payloads from the sender's memory.
+    pub(super) fn lending(self) -> Pair {
+        Pair { lends: true, ..self }
     }
 
     pub(super) fn committed(&self) -> bool {
@@ -164,6 +153,7 @@ impl Pair {
     pub(super) fn run(&mut self, segments: Vec<Segment>, mischief: Mischief) {
         let mut source = segments.into_iter();
         let mut numbers = [0; 2];
+        self.send(SendEvent::Tick);
         while self.verdict.is_none() || self.received.is_none() {
             let mut idle = true;
             if self.verdict.is_none() && self.sender.wants_segment() {
@@ -198,7 +188,8 @@ impl Pair {
         }
         let number = numbers[usize::from(forth)];
         numbers[usize::from(forth)] += 1;
-        match mischief(Passing { to_receiver: forth, number, bytes: &packet }) {
+        let memory = self.links[&id].to_receiver.memory(&packet).filter(|_| forth);
+        match mischief(Passing { to_receiver: forth, number, bytes: &packet, memory }) {
             Fate::Packets(packets) => {
                 for packet in packets {
                     self.arrive(id, forth, &packet);
@@ -265,11 +256,14 @@ impl Pair {
                 self.greeted += 1;
                 self.links.get_mut(&id).unwrap().joined = true;
                 match &self.received {
-                    None => self.receive(RecvEvent::Joined(id)),
+                    None => {
+                        self.receive(RecvEvent::Joined { link: id, borrows: self.lends });
+                    }
                     Some(Ok(receipt)) => {
                         let receipt = *receipt;
                         let link = self.links.get_mut(&id).unwrap();
-                        link.to_sender.write(&Frame::Welcome { incarnation: ticket().incarnation });
+                        link.to_sender
+                            .write(&Frame::Welcome { incarnation: ticket().incarnation, borrows: false });
                         link.to_sender.write(&Frame::Committed(receipt));
                     }
                     Some(Err(_)) => {
@@ -308,7 +302,10 @@ impl Pair {
         for action in actions {
             match action {
                 SendAction::Dial(id) => {
-                    let forth = Way::new(Direction::ToReceiver, &self.key, id, self.manifest);
+                    let mut forth = Way::new(Direction::ToReceiver, &self.key, id, self.manifest);
+                    if self.lends {
+                        forth.borrow();
+                    }
                     let back = Way::new(Direction::ToSender, &self.key, id, self.manifest);
                     let mut link = Link {
                         to_receiver: forth,
@@ -319,7 +316,7 @@ impl Pair {
                     };
                     link.to_receiver.write(&Frame::Hello(hello(id)));
                     self.links.insert(id, link);
-                    self.send(SendEvent::Dialled(id));
+                    self.send(SendEvent::Dialled { link: id, kept: false });
                 }
                 SendAction::Write(id, frame) => {
                     if let Some(link) = self.links.get_mut(&id).filter(|link| !link.dead) {
@@ -327,6 +324,7 @@ impl Pair {
                     }
                 }
                 SendAction::Drop(id) => self.hang_up(id, true),
+                SendAction::Stale => panic!("no link was kept"),
                 SendAction::Fault(kind) => self.count(kind),
                 SendAction::Finish(verdict) => {
                     match &verdict {
@@ -399,6 +397,7 @@ fn hello(link: LinkId) -> Hello {
         state_pos: STATE_POS,
         layout: LAYOUT,
         format: F32_DENSE,
+        lent: None,
         proof: [0; 32],
     }
 }

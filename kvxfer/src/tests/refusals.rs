@@ -33,6 +33,7 @@ pub(super) fn greeting(spoil: impl FnOnce(&mut Hello), secret: &Secret) -> Resul
         state_pos: STATE_POS,
         layout: ticket.layout,
         format: F32_DENSE,
+        lent: None,
         proof: [0; 32],
     };
     spoil(&mut hello);

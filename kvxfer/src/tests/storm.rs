@@ -118,6 +118,7 @@ struct Storm {
     hits: Vec<(bool, usize, Hit)>,
     held: Option<Vec<u8>>,
     past: Vec<Vec<u8>>,
+    payloads: Vec<Vec<u8>>,
     dealt: BTreeMap<String, u64>,
 }
 
@@ -126,14 +127,12 @@ impl Storm {
         let packet = passing.bytes.to_vec();
         let hit = self.hits.iter().position(|hit| (hit.0, hit.1) == (passing.to_receiver, passing.number));
         let fate = match hit.map(|at| self.hits.swap_remove(at).2) {
-            Some(hit) => {
-                *self.dealt.entry(format!("{hit:?}")).or_default() += 1;
-                self.hit(hit, packet.clone(), foreign)
-            }
+            Some(hit) => self.hit(hit, packet.clone(), passing, foreign),
             None => Fate::Packets(vec![packet.clone()]),
         };
         if passing.to_receiver {
             self.past.push(packet);
+            self.payloads.extend(Some(passing.payload()).filter(|payload| !payload.is_empty()));
         }
         match fate {
             Fate::Packets(mut packets) => {
@@ -144,7 +143,33 @@ impl Storm {
         }
     }
 
-    fn hit(&mut self, hit: Hit, mut packet: Vec<u8>, foreign: &[Vec<Vec<u8>>; 2]) -> Fate {
+    /// What happens to a payload that lies in memory.
+    fn hit_memory(&mut self, hit: Hit, passing: &Passing) -> Option<Fate> {
+        passing.memory.as_ref()?;
+        let (mut payload, dice) = (passing.payload(), &mut self.dice);
+        let length = payload.len();
+        match hit {
+            Hit::FlipPayload => payload[dice.roll(length)] ^= 1 << dice.roll(8),
+            Hit::StalePayload if !self.payloads.is_empty() => {
+                let old = &self.payloads[dice.roll(self.payloads.len())];
+                let some = old.len().min(length);
+                payload[..some].copy_from_slice(&old[..some]);
+            }
+            Hit::Truncate => {
+                let from = dice.roll(length);
+                payload[from..].fill(0);
+            }
+            _ => return None,
+        }
+        Some(passing.with_payload(&payload))
+    }
+
+    fn hit(&mut self, hit: Hit, mut packet: Vec<u8>, passing: &Passing, foreign: &[Vec<Vec<u8>>; 2]) -> Fate {
+        if let Some(fate) = self.hit_memory(hit, passing) {
+            *self.dealt.entry(format!("{hit:?} in memory")).or_default() += 1;
+            return fate;
+        }
+        *self.dealt.entry(format!("{hit:?}")).or_default() += 1;
         let dice = &mut self.dice;
         let earlier = |dice: &mut Dice, past: &[Vec<u8>]| {
             if past.is_empty() { vec![0; 12] } else { past[dice.roll(past.len())].clone() }
@@ -242,6 +267,9 @@ fn one(
     let mut segments = cuts[dice.roll(cuts.len())].clone();
     let packets = segments.len() + 3;
     let mut pair = Pair::new(SEGMENT_BYTES, 1 + dice.roll(3) as u16);
+    if dice.roll(2) == 0 {
+        pair = pair.lending();
+    }
     let hits = (0..1 + dice.roll(5))
         .map(|_| (dice.roll(4) > 0, dice.roll(packets), HITS[dice.roll(HITS.len())]))
         .collect();
@@ -258,7 +286,8 @@ fn one(
         let refused = greeting(spoil, &secret()).expect_err(how);
         *counted.entry(refused.kind()).or_default() += 1;
     }
-    let mut storm = Storm { dice, hits, held: None, past: vec![], dealt: std::mem::take(dealt) };
+    let mut storm =
+        Storm { dice, hits, held: None, past: vec![], payloads: vec![], dealt: std::mem::take(dealt) };
     pair.run(segments, &mut |passing: Passing| storm.deal(foreign, &passing));
     *dealt = storm.dealt;
 

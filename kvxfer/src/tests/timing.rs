@@ -18,7 +18,7 @@ use crate::pace::{Bounds, Pace};
 use crate::reason::Reason;
 use crate::recv::driver::{Receiver, Served};
 use crate::segment::Segment;
-use crate::send::driver::send;
+use crate::send::driver::Sender;
 use crate::ticket::{Incarnation, Receipt, Ticket, TicketId};
 use crate::verdict::Verdict;
 
@@ -73,7 +73,8 @@ async fn sending_to(
     cancel: &CancellationToken,
 ) -> Result<Receipt, Error> {
     let once: Network = Arc::new(Once(Mutex::new(Some(stream))));
-    match send(ticket, Incarnation(rand::random()), source, &once, Pace::default(), meters, cancel).await {
+    let sender = Sender::new(once, Pace::default(), meters.clone());
+    match sender.send(ticket, Incarnation(rand::random()), source, cancel).await {
         Verdict::Held(receipt) => Ok(receipt),
         Verdict::Revoked(error) => Err(error),
         Verdict::Unknown(error) => panic!("unknown: {error}"),
@@ -81,7 +82,7 @@ async fn sending_to(
 }
 
 async fn receiving(receiver: &Receiver, stream: DuplexStream, book: &OneTicket) -> Result<Receipt, Error> {
-    match receiver.receive(stream, None, book).await? {
+    match receiver.receive(receiver.accepted(stream, None), "opened", book).await.0? {
         Served::Committed(receipt) => Ok(receipt),
         Served::Joined => panic!("joined what?"),
     }

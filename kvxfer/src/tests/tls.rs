@@ -12,7 +12,7 @@ use crate::layout::Layout;
 use crate::pace::Bounds;
 use crate::reason::Reason;
 
-fn tls() -> Network {
+pub(super) fn tls() -> Network {
     let keys = [(); 2].map(|()| KeyPair::generate().unwrap());
     let [key, own_key] = keys;
     let mut params = CertificateParams::new(vec![]).unwrap();

@@ -127,7 +127,8 @@ pub(crate) async fn router(world: World) -> turmoil::Result {
 
 fn arguments(name: &str) -> Vec<String> {
     let flags = ["--model=none", "--router=router:50051", "--grpc=0.0.0.0:0", "--http=0.0.0.0:0"];
-    let all = ["worker"].into_iter().chain(flags).map(str::to_owned);
+    // every payload crosses the simulated network
+    let all = ["worker", "--transfer-memory=false"].into_iter().chain(flags).map(str::to_owned);
     all.chain([format!("--name={name}")]).collect()
 }
 
