@@ -35,10 +35,12 @@ class Splice:
         self._expected += 1
         old_ids = self.ids[self._ids_seen : self._ids_seen + len(response.token_ids)]
         old_text = self._text[self._text_seen : self._text_seen + len(response.text)]
-        if list(response.token_ids[: len(old_ids)]) != old_ids or not response.text.startswith(old_text):
-            raise TandemError(reason.DIVERGED, "the answer to the same request begins with other tokens")
         self._ids_seen += len(response.token_ids)
         self._text_seen += len(response.text)
+        same = list(response.token_ids[: len(old_ids)]) == old_ids and response.text.startswith(old_text)
+        whole = self._ids_seen >= len(self.ids) and self._text_seen >= len(self._text)
+        if not same or (response.HasField("finish") and not whole):
+            raise TandemError(reason.DIVERGED, "the answer to the same request does not begin with what was delivered")
         fresh = GenerateResponse()
         fresh.CopyFrom(response)
         del fresh.token_ids[: len(old_ids)]
