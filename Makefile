@@ -4,7 +4,7 @@ MODEL ?= models/k3-demo
 CARGO ?= cargo
 PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
 
-.PHONY: help build plugin libtpu tpu-check demo test test-rust test-cluster lint deny fmt up bench bench-kvxfer
+.PHONY: help build plugin libtpu tpu-check demo test test-rust test-cluster sdk test-sdk lint deny fmt up bench bench-kvxfer
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
@@ -26,13 +26,25 @@ libtpu: ## The TPU compiler, pinned by sha256 (TANDEM_LIBTPU names another); Goo
 tpu-check: libtpu ## Compile full-width programs for TPUs that are not there; JOBS=part of a name runs some of them
 	@$(CARGO) run --release -p tandem-tpu-check -- --only "$(JOBS)"
 
-test: build lint test-rust test-cluster ## All tests, after installing what they need
+test: build lint test-rust test-cluster test-sdk ## All tests, after installing what they need
 
 test-rust: plugin
 	@$(CARGO) test --release --workspace
 
 test-cluster: build .venv/.ready ## Real clients against a real local cluster
 	@.venv/bin/python -m pytest -q cli/tests/cluster
+
+sdk: .tools/sdk/.ready .venv/.sdk-ready ## Generate the SDKs' messages from the contracts
+	@scripts/sdk_generate.sh
+
+test-sdk: build .tools/sdk/.ready .venv/.sdk-ready ## The SDKs of all languages against one table of cases, on a real local cluster
+	@scripts/sdk_generate.sh --check
+	@scripts/sdk_build.sh
+	@$(CARGO) build --release -p tandem-sdk --examples
+	@.venv/bin/python -m pytest -q sdk/conformance
+
+.tools/sdk/.ready .venv/.sdk-ready &: scripts/sdk_tools.sh sdk/conformance/requirements.txt sdk/python/pyproject.toml sdk/typescript/package-lock.json sdk/go/go.mod
+	@scripts/sdk_tools.sh
 
 .venv/.ready: cli/tests/cluster/requirements.txt
 	@scripts/venv.sh .venv cli/tests/cluster/requirements.txt

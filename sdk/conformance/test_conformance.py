@@ -26,7 +26,8 @@ def asked(case: dict, model: str, recorded: list[dict]) -> tuple[GenerateRequest
     if "repeat" in fields:
         prompt = [7] * fields.pop("repeat")
     request = json_format.ParseDict(fields, GenerateRequest())
-    request.tokens.ids.extend(prompt)
+    if prompt:
+        request.tokens.ids.extend(prompt)
     return request, tokens
 
 
