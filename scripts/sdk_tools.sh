@@ -46,6 +46,6 @@ if ! newer go 1.26 "$(go version 2>/dev/null | awk '{print substr($3, 3)}')"; th
 fi
 
 scripts/venv.sh .venv sdk/conformance/requirements.txt
-(cd sdk/typescript && npm ci --silent --no-audit --no-fund --ignore-scripts)
+(cd sdk/typescript && npm ci --loglevel=error --no-audit --no-fund --ignore-scripts)
 (cd sdk/go && go mod download)
 touch "$tools/.ready" .venv/.sdk-ready
