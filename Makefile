@@ -40,7 +40,7 @@ sdk: .tools/sdk/.ready .venv/.sdk-ready ## Generate the SDKs' messages from the 
 test-sdk: build .tools/sdk/.ready .venv/.sdk-ready ## The SDKs of all languages against one table of cases, on a real local cluster
 	@scripts/sdk_generate.sh --check
 	@scripts/sdk_build.sh
-	@$(CARGO) build --release -p tandem-sdk --examples
+	@$(CARGO) build --release --workspace --example conformance --example generate
 	@.venv/bin/python -m pytest -q sdk/conformance
 
 .tools/sdk/.ready .venv/.sdk-ready &: scripts/sdk_tools.sh sdk/conformance/requirements.txt sdk/python/pyproject.toml sdk/typescript/package-lock.json sdk/go/go.mod

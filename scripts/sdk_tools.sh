@@ -45,7 +45,12 @@ if ! newer go 1.26 "$(go version 2>/dev/null | awk '{print substr($3, 3)}')"; th
     ln -sf "$go/bin/go" "$bin/go"
 fi
 
-scripts/venv.sh .venv sdk/conformance/requirements.txt
+# All three mostly wait for the network.
+scripts/venv.sh .venv sdk/conformance/requirements.txt &
+python=$!
+(cd sdk/go && go mod download) &
+go=$!
 (cd sdk/typescript && npm ci --loglevel=error --no-audit --no-fund --ignore-scripts)
-(cd sdk/go && go mod download)
+wait "$python"
+wait "$go"
 touch "$tools/.ready" .venv/.sdk-ready

@@ -43,7 +43,9 @@ class Stage(contextlib.ExitStack):
             self.same(f"http://{router['grpc']}")
             self.meanwhile(lambda: self.kill(router))
         else:
-            self.same({"router": f"http://{router['grpc']}", "nowhere": nowhere()}.get(at, at))
+            port = router["grpc"].rsplit(":", 1)[1]
+            places = {"router": f"http://{router['grpc']}", "name": f"http://localhost:{port}", "nowhere": nowhere()}
+            self.same(places.get(at, at))
         if "full" in case:
             self.fill(f"http://{router['grpc']}", for_a_moment=case["full"] == "for a moment")
 

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import os
 import pathlib
 import subprocess
 
@@ -11,7 +12,7 @@ from google.protobuf import json_format
 from tandem import GenerateRequest
 
 from check import Answer, check
-from sdks import ROOT
+from sdks import EXAMPLES, ROOT
 from stage import Stage
 
 CASES = yaml.safe_load(pathlib.Path(__file__).with_name("cases.yaml").read_text())
@@ -43,6 +44,15 @@ def generated(request: GenerateRequest, router: str) -> list[int]:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)["token_ids"]
+
+
+def test_examples_run(cluster, sdks):
+    router = cluster.state["router"]["grpc"]
+    for name in sorted({sdk.name for sdk in sdks} & set(EXAMPLES)):
+        environment = {**os.environ, "TANDEM_URL": router}
+        done = subprocess.run([*EXAMPLES[name], "In", "the"], capture_output=True, text=True, timeout=120, cwd=ROOT, env=environment)
+        assert done.returncode == 0 and done.stdout.strip(), (name, done)
+        assert "tokens, first after" in done.stderr, name
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"].replace(" ", "-") for case in CASES])

@@ -90,14 +90,14 @@ func NewClient(url string, opts ...Option) (*Client, error) {
 func (c *Client) Generate(ctx context.Context, request *tandemv1.GenerateRequest) *Generation {
 	request = determined(request)
 	ctx, cancel := context.WithCancel(ctx)
-	generation := &Generation{client: c, ctx: ctx, cancel: cancel, request: request, attempts: attempts{retry: c.options.retry}}
+	generation := &Generation{client: c, ctx: ctx, cancel: cancel, request: request, calls: calls{retry: c.options.retry}}
 	generation.ask()
 	return generation
 }
 
 // ListModels says which models can be asked for.
 func (c *Client) ListModels(ctx context.Context) ([]*tandemv1.Model, error) {
-	tries := attempts{retry: c.options.retry}
+	tries := calls{retry: c.options.retry}
 	for {
 		call, err := c.authorized(ctx)
 		if err != nil {

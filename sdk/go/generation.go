@@ -13,13 +13,13 @@ import (
 
 // Generation is one generation under way. It is for one goroutine; only Cancel may be called from others.
 type Generation struct {
-	client   *Client
-	ctx      context.Context
-	cancel   context.CancelFunc
-	request  *tandemv1.GenerateRequest
-	attempts attempts
-	splice   splice
-	stream   tandemv1.Inference_GenerateClient
+	client  *Client
+	ctx     context.Context
+	cancel  context.CancelFunc
+	request *tandemv1.GenerateRequest
+	calls   calls
+	splice  splice
+	stream  tandemv1.Inference_GenerateClient
 	// What asking failed with; the next Recv says so.
 	failed error
 	ended  error
@@ -105,7 +105,7 @@ func (g *Generation) next() (*tandemv1.GenerateResponse, *Error) {
 // recover asks again, if this failure is not the end.
 func (g *Generation) recover(failure *Error) {
 	failure.RequestID, failure.Delivered = g.RequestID(), len(g.splice.ids)
-	if g.attempts.after(g.ctx, failure) {
+	if g.calls.after(g.ctx, failure) {
 		g.splice.begin()
 		g.ask()
 		return

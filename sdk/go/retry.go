@@ -8,8 +8,8 @@ import (
 
 // Retry bounds asking again. What may be asked again at all is no choice: see [Error.Again]. Zero fields take their default.
 type Retry struct {
-	// Attempts is how many calls a request makes at most; 1 never asks again. Default: 5.
-	Attempts int
+	// Calls is how many calls a request makes at most; 1 never asks again. Default: 5.
+	Calls int
 	// InitialBackoff is the time before the second call; it doubles with each further one. An error's RetryAfter is waited for at
 	// least. Default: 100 ms.
 	InitialBackoff time.Duration
@@ -20,8 +20,8 @@ type Retry struct {
 }
 
 func (r Retry) orDefaults() Retry {
-	if r.Attempts == 0 {
-		r.Attempts = 5
+	if r.Calls == 0 {
+		r.Calls = 5
 	}
 	if r.InitialBackoff == 0 {
 		r.InitialBackoff = 100 * time.Millisecond
@@ -32,15 +32,15 @@ func (r Retry) orDefaults() Retry {
 	return r
 }
 
-// attempts are the calls of one request, under one context.
-type attempts struct {
+// calls are the calls of one request, under one context.
+type calls struct {
 	retry Retry
 	made  int
 }
 
 // after waits until the next call may be made; false if this error is the end.
-func (a *attempts) after(ctx context.Context, failure *Error) bool {
-	if !failure.Again() || a.made+1 >= a.retry.Attempts || (failure.Delivered > 0 && a.retry.NoResume) {
+func (a *calls) after(ctx context.Context, failure *Error) bool {
+	if !failure.Again() || a.made+1 >= a.retry.Calls || (failure.Delivered > 0 && a.retry.NoResume) {
 		return false
 	}
 	delay := min(a.retry.MaxBackoff, a.retry.InitialBackoff<<min(a.made, 30))

@@ -2,8 +2,7 @@
 
 use std::error::Error;
 
-const FILES: [&str; 3] =
-    ["tandem/v1/errors.proto", "tandem/v1/inference.proto", "tandem/v1/sampling.proto"];
+const FILES: [&str; 3] = ["tandem/v1/errors.proto", "tandem/v1/inference.proto", "tandem/v1/sampling.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     for file in FILES {

@@ -28,8 +28,8 @@ type line struct {
 	CA                 string   `json:"ca"`
 	ServerName         string   `json:"server_name"`
 	Retry              struct {
-		Attempts int   `json:"attempts"`
-		Resume   *bool `json:"resume"`
+		Calls  int   `json:"calls"`
+		Resume *bool `json:"resume"`
 	} `json:"retry"`
 }
 
@@ -135,7 +135,7 @@ func (l line) run(said *answer) error {
 }
 
 func (l line) options() []tandem.Option {
-	retry := tandem.Retry{Attempts: l.Retry.Attempts, NoResume: l.Retry.Resume != nil && !*l.Retry.Resume}
+	retry := tandem.Retry{Calls: l.Retry.Calls, NoResume: l.Retry.Resume != nil && !*l.Retry.Resume}
 	made := []tandem.Option{tandem.WithRetry(retry)}
 	if l.Credential != "" {
 		made = append(made, tandem.WithCredential(l.Credential))

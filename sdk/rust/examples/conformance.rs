@@ -31,7 +31,7 @@ struct Line {
 
 #[derive(Default, Deserialize)]
 struct Bounds {
-    attempts: Option<u32>,
+    calls: Option<u32>,
     resume: Option<bool>,
 }
 
@@ -86,9 +86,9 @@ async fn main() {
 
 async fn client(line: &Line) -> Result<Client, Error> {
     let defaults = Retry::default();
-    let attempts = line.retry.attempts.unwrap_or(defaults.attempts);
+    let calls = line.retry.calls.unwrap_or(defaults.calls);
     let resume = line.retry.resume.unwrap_or(defaults.resume);
-    let mut builder = Client::builder(&line.url).retry(Retry { attempts, resume, ..defaults });
+    let mut builder = Client::builder(&line.url).retry(Retry { calls, resume, ..defaults });
     if let Some(credential) = &line.credential {
         builder = builder.credential(credential);
     }
@@ -108,7 +108,8 @@ async fn run(client: &Client, line: Line, answer: &mut Answer) -> Result<(), Err
             answer.models = Some(models.iter().map(encoded).collect());
         }
         call => {
-            let request = GenerateRequest::decode(STANDARD.decode(&line.request).unwrap().as_slice()).unwrap();
+            let request =
+                GenerateRequest::decode(STANDARD.decode(&line.request).unwrap().as_slice()).unwrap();
             let generation = client.generate(request, timeout);
             if call == "collect" {
                 let whole = generation.collect().await?;

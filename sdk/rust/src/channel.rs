@@ -132,3 +132,6 @@ fn tls_config(address: &Address, tls: Option<&Tls>) -> ClientTlsConfig {
         None => config,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use crate::{
     channel::{Connections, MESSAGE_LIMIT, Tls},
     error::Error,
     generation::Generation,
-    retry::{Attempts, Retry},
+    retry::{Calls, Retry},
     v1::{GenerateRequest, ListModelsRequest, Model, inference_client::InferenceClient},
 };
 
@@ -86,7 +86,8 @@ impl Builder {
         let address = Address::parse(&self.url)?;
         let safe = address.tls || address.loopback() || self.plaintext_credential;
         if self.credential.is_some() && !safe {
-            let message = "credential needs an https url, or plaintext_credential on a network that is trusted";
+            let message =
+                "credential needs an https url, or plaintext_credential on a network that is trusted";
             return Err(Error::invalid("credential", message));
         }
         let connections = Arc::new(Connections::to(address, self.tls).await?);
@@ -108,19 +109,19 @@ impl Client {
 
     /// One generation; read what comes. `timeout` is for all of it, calls asked again included.
     pub fn generate(&self, request: GenerateRequest, timeout: Option<Duration>) -> Generation {
-        Generation::new(self.clone(), determined(request), Attempts::new(self.retry.clone(), timeout))
+        Generation::new(self.clone(), determined(request), Calls::new(self.retry.clone(), timeout))
     }
 
     /// The models that can be asked for.
     pub async fn list_models(&self, timeout: Option<Duration>) -> Result<Vec<Model>, Error> {
-        let mut attempts = Attempts::new(self.retry.clone(), timeout);
+        let mut calls = Calls::new(self.retry.clone(), timeout);
         loop {
-            let request = self.request(ListModelsRequest {}, attempts.remaining())?;
-            let error = match attempts.within(self.stub().list_models(request)).await {
+            let request = self.request(ListModelsRequest {}, calls.remaining())?;
+            let error = match calls.within(self.stub().list_models(request)).await {
                 Ok(answer) => return Ok(answer.into_inner().models),
                 Err(error) => error,
             };
-            let Some(delay) = attempts.after(&error) else { return Err(error) };
+            let Some(delay) = calls.after(&error) else { return Err(error) };
             tokio::time::sleep(delay).await;
         }
     }

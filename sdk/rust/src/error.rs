@@ -65,7 +65,15 @@ pub struct Error {
 impl Error {
     pub(crate) fn new(reason: Reason, code: Code, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { reason, message, code, field: None, retry_after: None, request_id: String::new(), delivered: 0 }
+        Self {
+            reason,
+            message,
+            code,
+            field: None,
+            retry_after: None,
+            request_id: String::new(),
+            delivered: 0,
+        }
     }
 
     /// Something about the client itself is wrong; nothing was asked.

@@ -7,7 +7,7 @@ use crate::{
     client::Client,
     completion::Completion,
     error::{Error, Reason},
-    retry::Attempts,
+    retry::Calls,
     splice::Splice,
     v1::{ErrorReason, GenerateRequest, GenerateResponse},
 };
@@ -19,7 +19,7 @@ use crate::{
 pub struct Generation {
     client: Client,
     request: GenerateRequest,
-    attempts: Attempts,
+    calls: Calls,
     splice: Splice,
     state: State,
 }
@@ -34,8 +34,8 @@ enum State {
 }
 
 impl Generation {
-    pub(crate) fn new(client: Client, request: GenerateRequest, attempts: Attempts) -> Self {
-        Self { client, request, attempts, splice: Splice::default(), state: State::Idle }
+    pub(crate) fn new(client: Client, request: GenerateRequest, calls: Calls) -> Self {
+        Self { client, request, calls, splice: Splice::default(), state: State::Idle }
     }
 
     /// Names the request in the router's logs.
@@ -50,13 +50,11 @@ impl Generation {
                 State::Over => return Ok(None),
                 State::Cancelled => Err(cancelled()),
                 State::Idle => self.ask().await.map(|()| None),
-                State::Streaming(stream) => match self.attempts.within(stream.message()).await {
+                State::Streaming(stream) => match self.calls.within(stream.message()).await {
                     Ok(Some(response)) => self.splice.accept(response),
-                    Ok(None) => Err(Error::new(
-                        Reason::Malformed,
-                        Code::Unknown,
-                        "the stream ended without a finish",
-                    )),
+                    Ok(None) => {
+                        Err(Error::new(Reason::Malformed, Code::Unknown, "the stream ended without a finish"))
+                    }
                     Err(error) => Err(error),
                 },
             };
@@ -96,8 +94,8 @@ impl Generation {
 
     async fn ask(&mut self) -> Result<(), Error> {
         self.splice.begin();
-        let request = self.client.request(self.request.clone(), self.attempts.remaining())?;
-        let stream = self.attempts.within(self.client.stub().generate(request)).await?;
+        let request = self.client.request(self.request.clone(), self.calls.remaining())?;
+        let stream = self.calls.within(self.client.stub().generate(request)).await?;
         self.state = State::Streaming(stream.into_inner());
         Ok(())
     }
@@ -109,7 +107,7 @@ impl Generation {
             delivered: self.splice.delivered(),
             ..error
         };
-        let Some(delay) = self.attempts.after(&error) else {
+        let Some(delay) = self.calls.after(&error) else {
             self.state = State::Over;
             return Err(error);
         };

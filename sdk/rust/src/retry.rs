@@ -10,7 +10,7 @@ use crate::error::Error;
 #[derive(Debug, Clone)]
 pub struct Retry {
     /// Calls a request makes at most; 1 never asks again.
-    pub attempts: u32,
+    pub calls: u32,
     /// Time before the second call; doubles with each further one. An error's `retry_after` is waited for at least.
     pub initial_backoff: Duration,
     /// Longest backoff.
@@ -22,7 +22,7 @@ pub struct Retry {
 impl Default for Retry {
     fn default() -> Self {
         Self {
-            attempts: 5,
+            calls: 5,
             initial_backoff: Duration::from_millis(100),
             max_backoff: Duration::from_secs(5),
             resume: true,
@@ -32,13 +32,13 @@ impl Default for Retry {
 
 /// The calls of one request, under one deadline.
 #[derive(Debug)]
-pub(crate) struct Attempts {
+pub(crate) struct Calls {
     retry: Retry,
     made: u32,
     deadline: Option<Instant>,
 }
 
-impl Attempts {
+impl Calls {
     pub(crate) fn new(retry: Retry, timeout: Option<Duration>) -> Self {
         Self { retry, made: 1, deadline: timeout.map(|timeout| Instant::now() + timeout) }
     }
@@ -68,7 +68,7 @@ impl Attempts {
     /// How long to wait before the next call; `None` if this error is the end.
     pub(crate) fn after(&mut self, error: &Error) -> Option<Duration> {
         let resumes = error.delivered == 0 || self.retry.resume;
-        if !error.again() || self.made >= self.retry.attempts || !resumes {
+        if !error.again() || self.made >= self.retry.calls || !resumes {
             return None;
         }
         let doubled = self.retry.initial_backoff.saturating_mul(1 << (self.made - 1).min(20));

@@ -39,7 +39,10 @@ impl Splice {
     }
 
     /// What is new in the answer's next response, if anything is.
-    pub(crate) fn accept(&mut self, mut response: GenerateResponse) -> Result<Option<GenerateResponse>, Error> {
+    pub(crate) fn accept(
+        &mut self,
+        mut response: GenerateResponse,
+    ) -> Result<Option<GenerateResponse>, Error> {
         let (expected, came) = (self.answer.responses, response.sequence);
         if came != expected {
             let message = format!("response {expected} of the stream is missing; {came} came");

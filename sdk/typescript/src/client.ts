@@ -18,7 +18,7 @@ import {
   type Model,
 } from "./generated/tandem/v1/inference_pb.js";
 import { SamplingSchema } from "./generated/tandem/v1/sampling_pb.js";
-import { Attempts, type Retry } from "./retry.js";
+import { Calls, type Retry } from "./retry.js";
 
 /** How a client asks. */
 export interface ClientOptions {
@@ -55,7 +55,7 @@ export class Client {
   /** Starts one generation; iterate over what comes. */
   generate(request: MessageInitShape<typeof GenerateRequestSchema>, options: CallOptions = {}): Generation {
     const whole = determined(create(GenerateRequestSchema, request));
-    const attempts = new Attempts(this.#options.retry ?? {}, options.timeoutMs);
+    const calls = new Calls(this.#options.retry ?? {}, options.timeoutMs);
     const ask = async () =>
       this.#channel.makeServerStreamRequest(
         path(Inference.method.generate.name),
@@ -63,19 +63,19 @@ export class Client {
         (bytes) => fromBinary(GenerateResponseSchema, bytes),
         whole,
         await this.#metadata(),
-        { deadline: attempts.deadline },
+        { deadline: calls.deadline },
       );
-    return new Generation(ask, whole.requestId, attempts, options.signal);
+    return new Generation(ask, whole.requestId, calls, options.signal);
   }
 
   /** The models that can be asked for. */
   async listModels(options: CallOptions = {}): Promise<Model[]> {
-    const attempts = new Attempts(this.#options.retry ?? {}, options.timeoutMs);
+    const calls = new Calls(this.#options.retry ?? {}, options.timeoutMs);
     for (;;) {
       try {
-        return (await this.#listModels(attempts.deadline, options.signal)).models;
+        return (await this.#listModels(calls.deadline, options.signal)).models;
       } catch (error) {
-        const delay = error instanceof TandemError ? attempts.after(error) : undefined;
+        const delay = error instanceof TandemError ? calls.after(error) : undefined;
         if (delay === undefined) throw error;
         await sleep(delay, undefined, options.signal ? { signal: options.signal } : {});
       }

@@ -6,7 +6,7 @@ import { Completion } from "./completion.js";
 import { TandemError } from "./error.js";
 import type { GenerateResponse } from "./generated/tandem/v1/inference_pb.js";
 import { Reason } from "./reason.js";
-import type { Attempts } from "./retry.js";
+import type { Calls } from "./retry.js";
 import { Splice } from "./splice.js";
 
 type Call = ClientReadableStream<GenerateResponse>;
@@ -18,15 +18,15 @@ type Call = ClientReadableStream<GenerateResponse>;
  */
 export class Generation implements AsyncIterable<GenerateResponse> {
   readonly #ask: () => Promise<Call>;
-  readonly #attempts: Attempts;
+  readonly #calls: Calls;
   readonly #splice = new Splice();
   readonly #cancelled = new AbortController();
   #call: Promise<Call>;
 
   /** `requestId` names the request in the router's logs. */
-  constructor(ask: () => Promise<Call>, readonly requestId: string, attempts: Attempts, signal?: AbortSignal) {
+  constructor(ask: () => Promise<Call>, readonly requestId: string, calls: Calls, signal?: AbortSignal) {
     this.#ask = ask;
-    this.#attempts = attempts;
+    this.#calls = calls;
     this.#call = this.#start();
     if (signal?.aborted) this.cancel();
     signal?.addEventListener("abort", () => this.cancel(), { once: true, signal: this.#cancelled.signal });
@@ -79,7 +79,7 @@ export class Generation implements AsyncIterable<GenerateResponse> {
     const error = cause instanceof TandemError ? cause : isStatus(cause) ? TandemError.fromCall(cause) : undefined;
     if (!error) throw cause;
     this.#call.then((call) => call.cancel(), () => {});
-    const delay = this.#attempts.after(this.#named(error));
+    const delay = this.#calls.after(this.#named(error));
     if (delay === undefined) throw error;
     await sleep(delay, undefined, { signal: this.#cancelled.signal }).catch(() => {
       throw this.#cancelledError();

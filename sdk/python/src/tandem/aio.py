@@ -15,7 +15,7 @@ from .completion import Completion
 from .error import TandemError
 from .progress import Progress
 from .request import GENERATE, LIST_MODELS, determined
-from .retry import Attempts, Retry
+from .retry import Calls, Retry
 from .v1.inference_pb2 import GenerateRequest, GenerateResponse, ListModelsRequest, ListModelsResponse, Model
 
 
@@ -51,27 +51,27 @@ class Client:
 
     def generate(self, request: GenerateRequest, *, timeout: float | None = None) -> Generation:
         """One generation; iterate over what comes. `timeout`: seconds for all of it, calls asked again included."""
-        request, attempts = determined(request), Attempts(self._retry, timeout)
+        request, calls = determined(request), Calls(self._retry, timeout)
 
         async def ask() -> Any:
             metadata = await self._metadata()
-            return self._generate(request, timeout=attempts.remaining(), metadata=metadata)
+            return self._generate(request, timeout=calls.remaining(), metadata=metadata)
 
-        return Generation(ask, Progress(request.request_id, attempts))
+        return Generation(ask, Progress(request.request_id, calls))
 
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that can be asked for."""
-        attempts = Attempts(self._retry, timeout)
+        calls = Calls(self._retry, timeout)
         while True:
             metadata = await self._metadata()
             try:
                 answer = await self._list_models(
-                    ListModelsRequest(), timeout=attempts.remaining(), metadata=metadata
+                    ListModelsRequest(), timeout=calls.remaining(), metadata=metadata
                 )
                 return list(answer.models)
             except grpc.RpcError as call:
                 error = TandemError.from_call(call)
-                delay = attempts.after(error)
+                delay = calls.after(error)
                 if delay is None:
                     raise error from call
             await asyncio.sleep(delay)

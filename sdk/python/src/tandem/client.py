@@ -14,7 +14,7 @@ from .completion import Completion
 from .error import TandemError
 from .progress import Progress
 from .request import GENERATE, LIST_MODELS, determined
-from .retry import Attempts, Retry
+from .retry import Calls, Retry
 from .v1.inference_pb2 import GenerateRequest, GenerateResponse, ListModelsRequest, ListModelsResponse, Model
 
 
@@ -50,25 +50,25 @@ class Client:
 
     def generate(self, request: GenerateRequest, *, timeout: float | None = None) -> Generation:
         """Starts one generation; iterate over what comes. `timeout`: seconds for all of it, calls asked again included."""
-        request, attempts = determined(request), Attempts(self._retry, timeout)
+        request, calls = determined(request), Calls(self._retry, timeout)
 
         def ask() -> Any:
-            return self._generate(request, timeout=attempts.remaining(), metadata=self._metadata())
+            return self._generate(request, timeout=calls.remaining(), metadata=self._metadata())
 
-        return Generation(ask, Progress(request.request_id, attempts))
+        return Generation(ask, Progress(request.request_id, calls))
 
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """The models that can be asked for."""
-        attempts = Attempts(self._retry, timeout)
+        calls = Calls(self._retry, timeout)
         while True:
             try:
                 answer = self._list_models(
-                    ListModelsRequest(), timeout=attempts.remaining(), metadata=self._metadata()
+                    ListModelsRequest(), timeout=calls.remaining(), metadata=self._metadata()
                 )
                 return list(answer.models)
             except grpc.RpcError as call:
                 error = TandemError.from_call(call)
-                delay = attempts.after(error)
+                delay = calls.after(error)
                 if delay is None:
                     raise error from call
             time.sleep(delay)

@@ -6,7 +6,7 @@ import grpc
 
 from . import reason
 from .error import TandemError
-from .retry import Attempts
+from .retry import Calls
 from .splice import Splice
 from .v1.inference_pb2 import GenerateResponse
 
@@ -14,10 +14,10 @@ from .v1.inference_pb2 import GenerateResponse
 class Progress:
     """Shared by the clients for threads and for asyncio."""
 
-    def __init__(self, request_id: str, attempts: Attempts):
+    def __init__(self, request_id: str, calls: Calls):
         self.request_id = request_id
         self.over = False
-        self._attempts = attempts
+        self._calls = calls
         self._splice = Splice()
 
     def begin(self) -> None:
@@ -35,7 +35,7 @@ class Progress:
     def recover(self, cause: grpc.RpcError | TandemError) -> float:
         """Seconds to wait before the request is asked again; raises if the generation ends here."""
         error = self._named(cause if isinstance(cause, TandemError) else TandemError.from_call(cause))
-        delay = self._attempts.after(error)
+        delay = self._calls.after(error)
         if delay is None:
             self.over = True
             raise error from cause

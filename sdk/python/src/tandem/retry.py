@@ -13,7 +13,7 @@ from .error import TandemError
 class Retry:
     """Bounds of asking again. What may be asked again at all is no choice: see `TandemError.again`."""
 
-    attempts: int = 5
+    calls: int = 5
     """Calls a request makes at most; 1 never asks again."""
     initial_backoff: float = 0.1
     """Seconds before the second call; doubles with each further one. An error's `retry_after` is waited for at least."""
@@ -23,7 +23,7 @@ class Retry:
     """Ask again also after tokens were delivered, and deliver the rest of an answer that begins with them."""
 
 
-class Attempts:
+class Calls:
     """The calls of one request, under one deadline."""
 
     def __init__(self, retry: Retry, timeout: float | None):
@@ -37,7 +37,7 @@ class Attempts:
 
     def after(self, error: TandemError) -> float | None:
         """Seconds to wait before the next call; None if this error is the end."""
-        if not error.again or self._made >= self._retry.attempts or (error.delivered and not self._retry.resume):
+        if not error.again or self._made >= self._retry.calls or (error.delivered and not self._retry.resume):
             return None
         backoff = min(self._retry.max_backoff, self._retry.initial_backoff * 2.0 ** (self._made - 1))
         # Clients that failed together don't come back together.
