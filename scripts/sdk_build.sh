@@ -16,5 +16,5 @@ node_modules/.bin/tsc --noEmit
 cd "$root/sdk/go"
 test -z "$("$(go env GOROOT)/bin/gofmt" -l .)" || { echo "go: run gofmt -w sdk/go" >&2; exit 1; }
 go vet ./...
-go build -o "$bin/conformance-go" ./conformance
+go build -o "$bin/conformance-go" ./internal/conformance
 go build -o "$bin/generate-go" ./examples/generate

@@ -1,4 +1,4 @@
-// Command conformance answers the conformance suite's lines with this SDK. See ../../conformance/README.md.
+// Command conformance answers the conformance suite's lines with this SDK. See ../../../conformance/README.md.
 package main
 
 import (
