@@ -65,7 +65,7 @@ struct Failure {
     retry_after: Option<f64>,
     message: String,
     request_id: String,
-    delivered: usize,
+    delivered: u32,
 }
 
 #[tokio::main]

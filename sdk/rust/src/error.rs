@@ -59,7 +59,7 @@ pub struct Error {
     /// Names the request in the router's logs; empty before there was one.
     pub request_id: String,
     /// Tokens that were delivered before.
-    pub delivered: usize,
+    pub delivered: u32,
 }
 
 impl Error {

@@ -73,7 +73,7 @@ impl Generation {
 
     /// The responses as a stream.
     pub fn into_stream(self) -> impl Stream<Item = Result<GenerateResponse, Error>> + Send {
-        stream::try_unfold(self, async |mut generation| {
+        stream::try_unfold(self, |mut generation| async move {
             Ok(generation.message().await?.map(|response| (response, generation)))
         })
     }

@@ -34,8 +34,8 @@ impl Splice {
     }
 
     /// Tokens that were delivered.
-    pub(crate) fn delivered(&self) -> usize {
-        self.ids.len()
+    pub(crate) fn delivered(&self) -> u32 {
+        u32::try_from(self.ids.len()).unwrap_or(u32::MAX)
     }
 
     /// What is new in the answer's next response, if anything is.
