@@ -28,7 +28,7 @@ pub struct Generation {
 enum State {
     /// To be asked, or asked again.
     Idle,
-    Streaming(Streaming<GenerateResponse>),
+    Streaming(Box<Streaming<GenerateResponse>>),
     Over,
     Cancelled,
 }
@@ -96,7 +96,7 @@ impl Generation {
         self.splice.begin();
         let request = self.client.request(self.request.clone(), self.calls.remaining())?;
         let stream = self.calls.within(self.client.stub().generate(request)).await?;
-        self.state = State::Streaming(stream.into_inner());
+        self.state = State::Streaming(Box::new(stream.into_inner()));
         Ok(())
     }
 
