@@ -4,7 +4,8 @@ MODEL ?= models/k3-demo
 CARGO ?= cargo
 PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
 
-.PHONY: help build plugin etcd libtpu tpu-check demo test test-rust test-cluster lint deny fmt up bench bench-kvxfer
+.PHONY: help build plugin etcd libtpu tpu-check demo test test-rust test-cluster sdk test-sdk test-helm lint deny fmt up bench \
+	bench-kvxfer
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
@@ -29,7 +30,7 @@ libtpu: ## The TPU compiler, pinned by sha256 (TANDEM_LIBTPU names another); Goo
 tpu-check: libtpu ## Compile full-width programs for TPUs that are not there; JOBS=part of a name runs some of them
 	@$(CARGO) run --release -p tandem-tpu-check -- --only "$(JOBS)"
 
-test: build lint test-rust test-cluster test-helm ## All tests, after installing what they need
+test: build lint test-rust test-cluster test-sdk test-helm ## All tests, after installing what they need
 
 test-rust: plugin etcd
 	@$(CARGO) test --release --workspace
@@ -37,10 +38,20 @@ test-rust: plugin etcd
 test-cluster: build etcd .venv/.ready ## Real clients against a real local cluster
 	@.venv/bin/python -m pytest -q cli/tests/cluster
 
+sdk: .tools/sdk/.ready .venv/.sdk-ready ## Generate the SDKs' messages from the contracts
+	@scripts/sdk_generate.sh
+
+test-sdk: build .tools/sdk/.ready .venv/.sdk-ready ## The SDKs of all languages against one table of cases, on a real local cluster
+	@scripts/sdk_generate.sh --check
+	@scripts/sdk_build.sh
+	@$(CARGO) build --release --workspace --example conformance --example generate
+	@.venv/bin/python -m pytest -q sdk/conformance
+
+.tools/sdk/.ready .venv/.sdk-ready &: scripts/sdk_tools.sh sdk/conformance/requirements.txt sdk/python/pyproject.toml sdk/typescript/package-lock.json sdk/go/go.mod
+	@scripts/sdk_tools.sh
+
 .venv/.ready: cli/tests/cluster/requirements.txt
 	@scripts/venv.sh .venv cli/tests/cluster/requirements.txt
-
-.PHONY: test-helm
 
 test-helm: build .venv-helm/.ready ## The Helm chart, against schemas and the programs it starts
 	@scripts/helm.sh >/dev/null
