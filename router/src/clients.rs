@@ -30,6 +30,11 @@ impl Clients {
         Self { credentials: Some(credentials), quotas: Quotas::default() }
     }
 
+    /// Whether clients must show who they are.
+    pub(crate) fn are_known(&self) -> bool {
+        self.credentials.is_some()
+    }
+
     /// Who sends this `authorization`.
     pub(crate) fn identify(&self, authorization: Option<&str>) -> Result<Client, Error> {
         match &self.credentials {

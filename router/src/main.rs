@@ -23,6 +23,11 @@ async fn main() -> anyhow::Result<()> {
         None => None,
     };
     let (members, members_address) = members.unzip();
+    let status = match &flags.status {
+        Some(address) => Some(process::net::bind(&network, Traffic::Public, "status", address).await?),
+        None => None,
+    };
+    let (status, status_address) = status.unzip();
     let model = Model::open(&flags.model, flags.served_name())
         .with_context(|| format!("--model {}", flags.model.display()))?;
     let clients = match &flags.credentials {
@@ -34,9 +39,15 @@ async fn main() -> anyhow::Result<()> {
     let peers = flags.peers.clone();
     let deps = Deps { network, members: registry.watch(), meters, drain, random, clients, peers };
     let router = Router::build(model, flags.config(), deps);
-    tracing::info!(grpc = %grpc_address, http = %http_address, members = members_address.map(display), "listening");
+    tracing::info!(
+        grpc = %grpc_address,
+        http = %http_address,
+        members = members_address.map(display),
+        status = status_address.map(display),
+        "listening"
+    );
     let membership = MembershipService::new(registry, flags.lease());
-    router.serve(Listeners { grpc, http, members }, membership, flags.grace()).await?;
+    router.serve(Listeners { grpc, http, members, status }, membership, flags.grace()).await?;
     Ok(())
 }
 
