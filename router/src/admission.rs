@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::metrics::{Metrics, Outcome};
 use crate::recovery::{Bounds, Recovery};
 use crate::request::Request;
+use crate::status::Journal;
 use crate::token_log::TokenLog;
 
 /// Bounds of the gate.
@@ -54,6 +55,7 @@ pub(crate) struct Gate {
     permits: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
     metrics: Metrics,
+    journal: Journal,
 }
 
 /// A request that may be served: it holds its permit until its stream is dropped.
@@ -90,9 +92,9 @@ impl Drop for Waiting {
 }
 
 impl Gate {
-    pub(crate) fn new(limits: Limits, bounds: Bounds, metrics: Metrics) -> Self {
+    pub(crate) fn new(limits: Limits, bounds: Bounds, metrics: Metrics, journal: Journal) -> Self {
         let permits = Arc::new(Semaphore::new(limits.in_flight));
-        Self { limits, bounds, permits, waiting: Arc::default(), metrics }
+        Self { limits, bounds, permits, waiting: Arc::default(), metrics, journal }
     }
 
     /// Waits for a permit, in order of arrival.
@@ -109,10 +111,16 @@ impl Gate {
         self.metrics.permits_held.inc();
         let permit = Permit { held: self.metrics.permits_held.clone(), _permit: permit };
         let recovery = Recovery::new(self.bounds, arrival.deadline);
-        let (log, outcome) = (TokenLog::default(), Outcome::of(&self.metrics));
+        let story = self.journal.begin(&request, &arrival);
+        let (log, outcome) = (TokenLog::default(), Outcome::of(&self.metrics, story));
         let mut admitted = Admitted { request, arrival, recovery, log, outcome, charge, _permit: permit };
         admitted.used(admitted.request.prompt.len());
         Ok(Box::new(admitted))
+    }
+
+    /// Requests that wait for a permit.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// From now on nobody is let in.

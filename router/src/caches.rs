@@ -64,6 +64,11 @@ impl Caches {
         }
     }
 
+    /// Prompts that this start of a worker is known to resume after; nothing where it has no cache.
+    pub(crate) fn count(&self, incarnation: &Bytes) -> Option<usize> {
+        self.lock().get(incarnation).map(|cache| cache.held.lock().len())
+    }
+
     /// What there is of one request's prompt, which may have begun to be answered.
     pub(crate) fn of<'a>(&self, request: &'a Request, output: &'a [u32]) -> Lookup<'a> {
         Lookup { caches: self.clone(), request, output, chains: Vec::new() }

@@ -1,5 +1,6 @@
 //! Whose request this is, and how much its tenant may use.
 
+use std::path::Path;
 use std::time::SystemTime;
 
 use identity::{Charge, Credentials, Quotas, Tenant};
@@ -25,9 +26,20 @@ pub enum Client {
 }
 
 impl Clients {
-    /// Only those that show a key or a token.
-    pub fn known(credentials: Credentials) -> Self {
-        Self { credentials: Some(credentials), quotas: Quotas::default() }
+    /// Whether clients must show who they are.
+    pub(crate) fn are_known(&self) -> bool {
+        self.credentials.is_some()
+    }
+
+    /// Only those that show a key or a token of a file of credentials, which is kept up with from now on. Must be called inside the
+    /// runtime, and blocks while the file is read.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub fn listed(file: &Path) -> Result<Self, identity::Error> {
+        let credentials = Credentials::open(file)?;
+        tokio::spawn(credentials.clone().keep());
+        Ok(Self { credentials: Some(credentials), quotas: Quotas::default() })
     }
 
     /// Who sends this `authorization`.

@@ -19,6 +19,7 @@ use crate::fleet::{Fleet, News, Placed, Seat};
 use crate::metrics::Metrics;
 use crate::recovery::{Failure, Next, Stage};
 use crate::scaling::Demand;
+use crate::status::Story;
 use crate::token_log::TokenLog;
 
 pub(crate) use calls::Call;
@@ -91,13 +92,17 @@ impl Dispatch {
     }
 
     async fn begin(&self, placed: Placed) -> Result<Decoding, Stranded> {
+        let (story, migrations) = (placed.story().clone(), placed.admitted.recovery.migrations());
+        story.placed(&placed.prefill.record, &placed.decode.record, migrations, Instant::now());
         let reservation = match reserve(&placed, &self.drain).await {
             Ok(reservation) => reservation,
             Err(error) => return Err(placed.strand(Stage::Reserving, error)),
         };
         let prefill = calls::prefill(&placed, reservation.ticket());
         let decode = calls::decode(&placed, reservation.ticket());
-        Ok(Decoding { placed, prefill, decode, began: Instant::now(), reservation })
+        let began = Instant::now();
+        story.began(began);
+        Ok(Decoding { placed, prefill, decode, began, reservation })
     }
 
     /// Waits until a stranded request may be placed again.
@@ -129,10 +134,16 @@ impl Dispatch {
 }
 
 impl Placed {
+    /// What is written down of the request.
+    pub(crate) fn story(&self) -> &Story {
+        self.admitted.outcome.story()
+    }
+
     /// Takes the request off its workers because of `error`.
     fn strand(self, stage: Stage, error: Error) -> Stranded {
         let Self { admitted, prefill, decode, span } = self;
         span.record("error", tracing::field::display(&error));
+        admitted.outcome.story().interrupted();
         let incarnation = |seat: &Seat| seat.record.incarnation.clone();
         let (prefill, decode) = (incarnation(&prefill), incarnation(&decode));
         Stranded { admitted, failure: Box::new(Failure::Workers { stage, prefill, decode, error }) }

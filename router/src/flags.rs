@@ -44,6 +44,10 @@ pub struct Flags {
     /// again when it changes [default: anyone may ask]
     #[arg(long, env = "TANDEM_CREDENTIALS", value_name = "FILE", requires = "joining")]
     pub credentials: Option<PathBuf>,
+    /// Address to serve the status page on, for operators: workers, queues and requests, live (host:port, port 0 for any). It asks nobody
+    /// who they are, so it does not belong where clients reach it [default: --http's; with --credentials, none]
+    #[arg(long, env = "TANDEM_STATUS", value_name = "ADDRESS")]
+    pub status: Option<String>,
     /// Where all routers of the cluster are reached at their --grpc, this one among them (host:port; names that stand for several, such
     /// as a headless Service's, may be given; comma separated): autoscalers are told what all of them have to do
     /// [default: this router is the only one]

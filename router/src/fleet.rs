@@ -107,6 +107,16 @@ impl Fleet {
         News(view)
     }
 
+    /// All members, and whether it is still told when they change.
+    pub(crate) fn view(&self) -> (View, bool) {
+        (self.view.borrow().clone(), self.view.has_changed().is_ok())
+    }
+
+    /// Prompts that a worker is known to resume after; nothing where it has no prefix cache.
+    pub(crate) fn checkpoints(&self, record: &WorkerRecord) -> Option<u64> {
+        self.caches.count(&record.incarnation).map(|count| count as u64)
+    }
+
     /// Whether a worker's membership has ended. Nobody's has when the registry itself is gone.
     pub(crate) fn has_left(&self, incarnation: &Bytes) -> bool {
         let member = || self.view.borrow().members().any(|member| member.record.incarnation == *incarnation);

@@ -24,6 +24,7 @@ use crate::recovery::Bounds;
 use crate::relay::TokenStream;
 use crate::request::{Asked, Request};
 use crate::scaling::{Demand, Peers, Scaling};
+use crate::status::Journal;
 
 /// Texts longer than this are tokenized beside the runtime, in bytes.
 const LONG_TEXT: usize = 16 << 10;
@@ -69,6 +70,8 @@ pub struct Router {
     pub(crate) peers: Option<Peers>,
     /// Which router this is.
     pub(crate) own: Bytes,
+    pub(crate) journal: Journal,
+    pub(crate) built: Instant,
     dispatch: Dispatch,
     timeout: Duration,
     pub(crate) random: Random,
@@ -82,13 +85,13 @@ impl Router {
         let own = Bytes::copy_from_slice(&deps.random.bytes::<16>());
         let peers =
             (!deps.peers.is_empty()).then(|| Peers::new(deps.peers, deps.network.clone(), own.clone()));
-        let demand = Demand::default();
+        let (demand, journal) = (Demand::default(), Journal::default());
         let scaling = Scaling::new(deps.members.clone(), demand.clone());
         let fleet = Fleet::new(model.name.clone(), deps.members, Channels::new(deps.network));
         let dispatch = Dispatch::new(fleet.clone(), metrics.clone(), demand.clone(), deps.drain.clone());
         Self {
             model: Arc::new(model),
-            gate: Gate::new(config.limits, config.bounds, metrics.clone()),
+            gate: Gate::new(config.limits, config.bounds, metrics.clone(), journal.clone()),
             fleet,
             metrics,
             meters: deps.meters,
@@ -97,6 +100,8 @@ impl Router {
             scaling,
             peers,
             own,
+            journal,
+            built: Instant::now(),
             dispatch,
             timeout: config.timeout,
             random: deps.random,

@@ -24,6 +24,7 @@ mod relay;
 mod request;
 mod scaling;
 mod server;
+mod status;
 #[cfg(test)]
 mod test_cluster;
 #[cfg(test)]

@@ -1,9 +1,6 @@
 //! `tandem-router`: flags, bind, build, serve, drain.
 
-use std::path::Path;
-
 use anyhow::Context;
-use identity::Credentials;
 use net::Traffic;
 use process::Random;
 use router::{Clients, Deps, Flags, Joining, Listeners, Model, Router};
@@ -22,11 +19,16 @@ async fn main() -> anyhow::Result<()> {
         None => None,
     };
     let (members, members_address) = members.unzip();
-    let listeners = Listeners { grpc, http, members };
+    let status = match &flags.status {
+        Some(address) => Some(process::net::bind(&network, Traffic::Public, "status", address).await?),
+        None => None,
+    };
+    let (status, status_address) = status.unzip();
+    let listeners = Listeners { grpc, http, members, status };
     let model = Model::open(&flags.model, flags.served_name())
         .with_context(|| format!("--model {}", flags.model.display()))?;
     let clients = match &flags.credentials {
-        Some(file) => known(file).await.context("--credentials")?,
+        Some(file) => Clients::listed(file).context("--credentials")?,
         None => Clients::default(),
     };
     let (meters, random) = (Meters::new(), Random::system());
@@ -34,15 +36,13 @@ async fn main() -> anyhow::Result<()> {
     let peers = flags.peers.clone();
     let deps = Deps { network, members, meters, drain, random, clients, peers };
     let router = Router::build(model, flags.config(), deps);
-    tracing::info!(grpc = %grpc_address, http = %http_address, members = members_address.map(display), "listening");
+    tracing::info!(
+        grpc = %grpc_address,
+        http = %http_address,
+        members = members_address.map(display),
+        status = status_address.map(display),
+        "listening"
+    );
     router.serve(listeners, joining, flags.grace()).await?;
     Ok(())
-}
-
-/// Those that `file` says; it is kept up with from now on.
-async fn known(file: &Path) -> anyhow::Result<Clients> {
-    let file = file.to_owned();
-    let credentials = tokio::task::spawn_blocking(move || Credentials::open(&file)).await??;
-    tokio::spawn(credentials.clone().keep());
-    Ok(Clients::known(credentials))
 }

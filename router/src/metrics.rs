@@ -1,12 +1,21 @@
 //! What the router counts; README.md lists the names.
 
+use std::collections::BTreeMap;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use proto::status::reason_name;
+use proto::v1::ErrorReason;
 use telemetry::{Meters, Seconds, seconds_histogram};
+use tokio::time::Instant;
 
 use crate::error::Error;
+use crate::status::Story;
+
+const FINISHED: &str = "finished";
+const CANCELLED: &str = "cancelled";
 
 /// The router's metrics. Clones are the same metrics.
 #[derive(Clone, Debug)]
@@ -93,25 +102,43 @@ impl Metrics {
         self.ended(error.outcome());
     }
 
+    /// How many requests have ended how.
+    pub(crate) fn outcomes(&self) -> BTreeMap<String, u64> {
+        let reasons = (0..).map_while(|number| ErrorReason::try_from(number).ok());
+        let reasons = reasons.map(|reason| reason_name(reason).to_lowercase());
+        let possible = [FINISHED, CANCELLED].map(str::to_owned).into_iter().chain(reasons);
+        let counted = |outcome: String| {
+            let count = self.requests.get(&Ended { outcome: outcome.clone() })?.get();
+            Some((outcome, count))
+        };
+        possible.filter_map(counted).collect()
+    }
+
     fn ended(&self, outcome: String) {
         self.requests.get_or_create(&Ended { outcome }).inc();
     }
 }
 
-/// How an admitted request ends: counted once, when this is dropped; without a word the client has left.
+/// How an admitted request ends: counted and written down once, when this is dropped; without a word the client has left.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     metrics: Metrics,
+    story: Story,
     said: Option<String>,
 }
 
 impl Outcome {
-    pub(crate) fn of(metrics: &Metrics) -> Self {
-        Self { metrics: metrics.clone(), said: None }
+    pub(crate) fn of(metrics: &Metrics, story: Story) -> Self {
+        Self { metrics: metrics.clone(), story, said: None }
+    }
+
+    /// What is written down of the request.
+    pub(crate) fn story(&self) -> &Story {
+        &self.story
     }
 
     pub(crate) fn finished(&mut self) {
-        self.said = Some("finished".to_owned());
+        self.said = Some(FINISHED.to_owned());
     }
 
     pub(crate) fn failed(&mut self, error: &Error) {
@@ -121,7 +148,8 @@ impl Outcome {
 
 impl Drop for Outcome {
     fn drop(&mut self) {
-        let outcome = self.said.take().unwrap_or_else(|| "cancelled".to_owned());
+        let outcome = self.said.take().unwrap_or_else(|| CANCELLED.to_owned());
+        self.story.ended(&outcome, Instant::now());
         self.metrics.ended(outcome);
     }
 }

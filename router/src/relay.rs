@@ -18,6 +18,7 @@ use tonic::Status;
 
 use crate::dispatch::{Call, Decoding, Dispatch};
 use crate::error::Error;
+use crate::status::Story;
 use assembly::{Assembly, Piece};
 use clock::{Clock, Silence};
 use held::{Heard, Held, LATE};
@@ -36,6 +37,7 @@ pub struct TokenStream {
     alarm: std::pin::Pin<Box<Sleep>>,
     next_sequence: u64,
     cached_tokens: u32,
+    story: Story,
     serving: Serving,
 }
 
@@ -70,6 +72,7 @@ impl TokenStream {
             clock,
             next_sequence: 0,
             cached_tokens: 0,
+            story: decoding.placed.story().clone(),
             serving: Serving::Running(Held::new(decoding)),
         }
     }
@@ -192,6 +195,7 @@ impl TokenStream {
             let timing = self.clock.timing(now);
             self.dispatch.metrics().first_token.observe(timing.first_token);
             self.dispatch.metrics().queue.observe(timing.queue);
+            self.story.first_token(self.cached_tokens, &timing);
         }
         let piece = self.assembly.first(first.token_id, first.logprobs, &self.tokenizer)?;
         if piece.finish.is_none() && self.assembly.is_complete() {
@@ -212,6 +216,7 @@ impl TokenStream {
             None => Ok(Step::Nothing),
             Some(DecodeEvent::Committed(_)) => {
                 self.clock.committed(now);
+                self.story.committed(&self.clock.timing(now));
                 Ok(Step::Nothing)
             }
             Some(DecodeEvent::Delta(delta)) => Ok(show(self.assembly.more(delta, &self.tokenizer)?)),
@@ -281,6 +286,7 @@ impl TokenStream {
         }
         // A request that is being recovered delivers nothing.
         let _ = self.with(|decoding| decoding.placed.admitted.used(piece.token_ids.len()));
+        self.story.drawn(self.assembly.tokens());
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         GenerateResponse {

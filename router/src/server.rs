@@ -20,6 +20,7 @@ use crate::ingress;
 use crate::joining::{self, Joining};
 use crate::journey::Router;
 use crate::scaling::{External, PeerService};
+use crate::status;
 
 /// After the last request: time for its last bytes to leave.
 const LAST_BYTES: Duration = Duration::from_millis(300);
@@ -33,6 +34,8 @@ pub struct Listeners {
     pub http: Listener,
     /// Where workers join; with clients, if nowhere else.
     pub members: Option<Listener>,
+    /// Where operators see the status; at `http`, if nowhere else and if anyone may ask there.
+    pub status: Option<Listener>,
 }
 
 /// Why serving ended, other than by a drain.
@@ -85,8 +88,14 @@ impl Router {
         let pages = http::routes(self.meters.clone(), ready.clone()).merge(ingress::openai(self.clone()));
         // The doors close after the drain began: until then, requests are refused with a reason.
         let doors = Drain::new();
+        let seen = status::routes(self.clone(), doors.clone());
+        let (pages, seen) = match listeners.status {
+            Some(listener) => (pages, Some((listener, seen))),
+            None if self.clients.are_known() => (pages, None),
+            None => (pages.merge(seen), None),
+        };
         let mut grpc = tokio::spawn(serve_grpc(clients, members, doors.clone()));
-        let mut http = tokio::spawn(http::serve(listeners.http, pages, doors.clone()));
+        let mut http = tokio::spawn(serve_http((listeners.http, pages), seen, doors.clone()));
         let drain = self.drain.clone();
         tokio::select! {
             served = &mut grpc => served??,
@@ -153,6 +162,19 @@ impl Router {
     }
 }
 
+/// Serves clients, and operators where they have an address of their own.
+async fn serve_http(clients: Pages, operators: Option<Pages>, doors: Drain) -> std::io::Result<()> {
+    let operators = async {
+        match operators {
+            Some((listener, pages)) => http::serve(listener, pages, doors.clone()).await,
+            None => Ok(()),
+        }
+    };
+    tokio::try_join!(http::serve(clients.0, clients.1, doors.clone()), operators)?;
+    Ok(())
+}
+
+type Pages = (Listener, axum::Router);
 type Served = (Listener, Routes);
 
 async fn serve_grpc(

@@ -54,6 +54,12 @@ const (
 	ErrorReason_ERROR_REASON_CANCELLED ErrorReason = 15
 	// A fault of ours.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 16
+	// The client has not shown who it is.
+	ErrorReason_ERROR_REASON_UNAUTHENTICATED ErrorReason = 17
+	// The client is known, and may not do this.
+	ErrorReason_ERROR_REASON_FORBIDDEN ErrorReason = 18
+	// The client's tenant has used what it may.
+	ErrorReason_ERROR_REASON_RATE_LIMITED ErrorReason = 19
 )
 
 // Enum value maps for ErrorReason.
@@ -76,6 +82,9 @@ var (
 		14: "ERROR_REASON_DEADLINE",
 		15: "ERROR_REASON_CANCELLED",
 		16: "ERROR_REASON_INTERNAL",
+		17: "ERROR_REASON_UNAUTHENTICATED",
+		18: "ERROR_REASON_FORBIDDEN",
+		19: "ERROR_REASON_RATE_LIMITED",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":       0,
@@ -95,6 +104,9 @@ var (
 		"ERROR_REASON_DEADLINE":          14,
 		"ERROR_REASON_CANCELLED":         15,
 		"ERROR_REASON_INTERNAL":          16,
+		"ERROR_REASON_UNAUTHENTICATED":   17,
+		"ERROR_REASON_FORBIDDEN":         18,
+		"ERROR_REASON_RATE_LIMITED":      19,
 	}
 )
 
@@ -129,7 +141,7 @@ var File_tandem_v1_errors_proto protoreflect.FileDescriptor
 
 const file_tandem_v1_errors_proto_rawDesc = "" +
 	"\n" +
-	"\x16tandem/v1/errors.proto\x12\ttandem.v1*\x8c\x04\n" +
+	"\x16tandem/v1/errors.proto\x12\ttandem.v1*\xe9\x04\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12\x1e\n" +
@@ -148,7 +160,10 @@ const file_tandem_v1_errors_proto_rawDesc = "" +
 	"\x15ERROR_REASON_DRAINING\x10\r\x12\x19\n" +
 	"\x15ERROR_REASON_DEADLINE\x10\x0e\x12\x1a\n" +
 	"\x16ERROR_REASON_CANCELLED\x10\x0f\x12\x19\n" +
-	"\x15ERROR_REASON_INTERNAL\x10\x10b\x06proto3"
+	"\x15ERROR_REASON_INTERNAL\x10\x10\x12 \n" +
+	"\x1cERROR_REASON_UNAUTHENTICATED\x10\x11\x12\x1a\n" +
+	"\x16ERROR_REASON_FORBIDDEN\x10\x12\x12\x1d\n" +
+	"\x19ERROR_REASON_RATE_LIMITED\x10\x13b\x06proto3"
 
 var (
 	file_tandem_v1_errors_proto_rawDescOnce sync.Once

@@ -51,6 +51,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_CANCELLED: _ErrorReason.ValueType  # 15
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 16
     """A fault of ours."""
+    ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 17
+    """The client has not shown who it is."""
+    ERROR_REASON_FORBIDDEN: _ErrorReason.ValueType  # 18
+    """The client is known, and may not do this."""
+    ERROR_REASON_RATE_LIMITED: _ErrorReason.ValueType  # 19
+    """The client's tenant has used what it may."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The `reason` of every google.rpc.ErrorInfo of domain `tandem`, without the prefix. docs/errors.md explains each."""
@@ -84,4 +90,10 @@ ERROR_REASON_DEADLINE: ErrorReason.ValueType  # 14
 ERROR_REASON_CANCELLED: ErrorReason.ValueType  # 15
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 16
 """A fault of ours."""
+ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 17
+"""The client has not shown who it is."""
+ERROR_REASON_FORBIDDEN: ErrorReason.ValueType  # 18
+"""The client is known, and may not do this."""
+ERROR_REASON_RATE_LIMITED: ErrorReason.ValueType  # 19
+"""The client's tenant has used what it may."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
