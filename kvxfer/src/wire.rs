@@ -13,10 +13,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::io::poll_read_buf;
 
 use crate::frame::{Frame, FrameError, FrameReader, Tagger};
-use crate::key::{Direction, TransferKey};
+use crate::key::{Digest, Direction, TransferKey};
 use crate::landing::Landing;
 use crate::local::{Borrowed, Offer};
 use crate::manifest::Manifest;
+use crate::segment::SegmentId;
 use crate::ticket::LinkId;
 
 mod wires;
@@ -26,6 +27,9 @@ pub(crate) use wires::Wires;
 /// Buffers given to the socket in one call.
 const SLICES: usize = 32;
 
+/// A payload of so many bytes leaves before its digest is taken: the socket's copy brings it into the cache, and the peer has something
+/// to do meanwhile.
+const LARGE: usize = 64 << 10;
 /// Smaller payloads do not stay in memory: the call that reads them there costs more than their bytes beside their head.
 const LEAST_LENT: usize = 8 << 10;
 
@@ -40,7 +44,7 @@ pub(crate) struct Wire {
     stream: Box<dyn Stream>,
     reader: FrameReader,
     tagger: Tagger,
-    unwritten: VecDeque<Bytes>,
+    unwritten: VecDeque<Piece>,
     /// The stream may hold back some of what it took, as TLS does.
     unflushed: bool,
     /// A write failed: the peer is gone, and nothing more is written.
@@ -49,6 +53,27 @@ pub(crate) struct Wire {
     lent: Lending,
     /// Of a connection that was accepted.
     place: Option<Place>,
+}
+
+/// Something to be written.
+enum Piece {
+    Bytes(Bytes),
+    /// A large payload; its digest comes in its place.
+    Payload {
+        id: SegmentId,
+        whole: Bytes,
+        written: usize,
+        digest: Box<Digest>,
+    },
+}
+
+impl Piece {
+    fn left(&self) -> &[u8] {
+        match self {
+            Piece::Bytes(left) => left,
+            Piece::Payload { whole, written, .. } => &whole[*written..],
+        }
+    }
 }
 
 /// Whether the peer reads this side's memory. What it reads stays until it is acknowledged.
@@ -163,20 +188,29 @@ impl Wire {
         _ = self.poll_write_all(&mut cx);
     }
 
-    /// Queues a frame. A payload's digest is taken now: a segment fits into the cache, where the kernel's copy finds it, and head,
-    /// payload and digest leave in one call, others' with them.
+    /// Queues a frame. Small ones leave together in one call; a large payload's digest is taken when it has been written.
     pub(crate) fn push(&mut self, frame: Frame) {
         let Frame::Segment { sequence, id, payload, .. } = &frame else {
-            return self.unwritten.push_back(self.tagger.head(&frame));
+            return self.unwritten.push_back(Piece::Bytes(self.tagger.head(&frame)));
         };
         let mut digest = self.tagger.digest();
-        digest.up_to(payload);
-        let digest = digest.of(id);
-        if matches!(self.lent, Lending::Accepted) && payload.len() >= LEAST_LENT {
-            return self.unwritten.push_back(self.tagger.lent(*sequence, id, payload, digest));
+        let lent = matches!(self.lent, Lending::Accepted) && payload.len() >= LEAST_LENT;
+        if lent || payload.len() < LARGE {
+            digest.up_to(payload);
         }
-        let (head, digest) = (self.tagger.head(&frame), Bytes::copy_from_slice(&digest.to_le_bytes()));
-        self.unwritten.extend([head, payload.clone(), digest]);
+        if lent {
+            let head = self.tagger.lent(*sequence, id, payload, digest.of(id));
+            return self.unwritten.push_back(Piece::Bytes(head));
+        }
+        self.unwritten.push_back(Piece::Bytes(self.tagger.head(&frame)));
+        let (id, whole) = (*id, payload.clone());
+        if payload.len() < LARGE {
+            let digest = Bytes::copy_from_slice(&digest.of(&id).to_le_bytes());
+            self.unwritten.extend([whole, digest].map(Piece::Bytes));
+        } else {
+            let digest = Box::new(digest);
+            self.unwritten.push_back(Piece::Payload { id, whole, written: 0, digest });
+        }
     }
 
     /// The next frame among the bytes that have arrived.
@@ -193,7 +227,7 @@ impl Wire {
     pub(crate) fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Turn>> {
         if (self.unflushed || !self.unwritten.is_empty())
             && !self.broken
-            && self.poll_write_all(cx)?.is_ready()
+            && self.poll_write_payload(cx)?.is_ready()
         {
             return Poll::Ready(Ok(Turn::Written));
         }
@@ -213,6 +247,16 @@ impl Wire {
         poll_fn(|cx| self.poll_turn(cx)).await
     }
 
+    /// Ready when nothing is left, or nothing but the end of a payload: that leaves with what may be queued now.
+    fn poll_write_payload(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unwritten.is_empty() {
+            if ready!(self.poll_write(cx))? && self.unwritten.len() == 1 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        self.poll_write_all(cx)
+    }
+
     /// Ready when nothing is left here or in the stream.
     fn poll_write_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.unwritten.is_empty() {
@@ -224,19 +268,22 @@ impl Wire {
         Poll::Ready(flushed)
     }
 
-    /// Ready when something was written.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Ready when something was written; says whether that was the last of a large payload.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut slices = [IoSlice::new(&[]); SLICES];
         let mut count = 0;
         for (slice, piece) in slices.iter_mut().zip(&self.unwritten) {
-            *slice = IoSlice::new(piece);
+            *slice = IoSlice::new(piece.left());
             count += 1;
+            // what follows begins with its digest
+            if matches!(piece, Piece::Payload { .. }) {
+                break;
+            }
         }
         let fault = match Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..count]) {
             Poll::Ready(Ok(written)) if written > 0 => {
                 self.unflushed = true;
-                self.consume(written);
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(self.consume(written)));
             }
             Poll::Ready(Ok(_)) => io::ErrorKind::WriteZero.into(),
             Poll::Ready(Err(fault)) => fault,
@@ -246,14 +293,29 @@ impl Wire {
         Poll::Ready(Err(fault))
     }
 
-    fn consume(&mut self, mut written: usize) {
+    fn consume(&mut self, mut count: usize) -> bool {
         while let Some(first) = self.unwritten.front_mut() {
-            if written < first.len() {
-                return first.advance(written);
+            let left = first.left().len();
+            match first {
+                Piece::Bytes(bytes) if count < left => {
+                    bytes.advance(count);
+                    return false;
+                }
+                Piece::Bytes(_) => _ = self.unwritten.pop_front(),
+                Piece::Payload { id, whole, written, digest } => {
+                    // it is in the cache: it has just been copied
+                    *written += count.min(left);
+                    digest.up_to(&whole[..*written]);
+                    if count < left {
+                        return false;
+                    }
+                    *first = Piece::Bytes(Bytes::copy_from_slice(&digest.of(id).to_le_bytes()));
+                    return true;
+                }
             }
-            written -= first.len();
-            self.unwritten.pop_front();
+            count -= left;
         }
+        false
     }
 
     /// Writes out what waits, tells the peer that this was all, and reads until it has gone too: closing with unread
