@@ -108,7 +108,7 @@ impl Fleet {
     }
 
     /// All members, and whether it is still told when they change.
-    pub(crate) fn view(&self) -> (View, bool) {
+    pub(crate) fn seen(&self) -> (View, bool) {
         (self.view.borrow().clone(), self.view.has_changed().is_ok())
     }
 

@@ -138,7 +138,7 @@ impl Live {
 
 impl Router {
     fn snapshot(&self, now: Instant) -> Snapshot {
-        let (view, members_followed) = self.fleet.view();
+        let (view, members_followed) = self.fleet.seen();
         let (running, ended) = self.journal.records();
         let unplaced = self.demand.now();
         let router = RouterState {
