@@ -224,6 +224,8 @@ def test_whoever_is_called_may_be_called(documents: list[dict]) -> None:
     args = [arg for _, spec in pods(documents) for c in spec["containers"] for arg in c.get("args", [])]
     if any(arg.startswith("--router=") for arg in args):
         calls += [("prefill", "router", 50052), ("decode", "router", 50052)]
+    if any(arg.startswith("--peers=") for arg in args):
+        calls += [("router", "router", 50051)]
     if "etcd" in policies:
         calls += [(c, "etcd", 2379) for c in ("router", "prefill", "decode")] + [("etcd", "etcd", 2380)]
     for caller, called, port in calls:
