@@ -4,7 +4,7 @@ MODEL ?= models/k3-demo
 CARGO ?= cargo
 PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
 
-.PHONY: help build plugin libtpu tpu-check demo test test-rust test-cluster lint deny fmt up bench bench-kvxfer
+.PHONY: help build plugin libtpu tpu-check demo test test-rust test-cluster test-browser lint deny fmt up bench bench-kvxfer
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
@@ -32,10 +32,17 @@ test-rust: plugin
 	@$(CARGO) test --release --workspace
 
 test-cluster: build .venv/.ready ## Real clients against a real local cluster
-	@.venv/bin/python -m pytest -q cli/tests/cluster
+	@.venv/bin/python -m pytest -q cli/tests/cluster --ignore cli/tests/cluster/browser
+
+test-browser: build .venv/.ready-browser ## The status page in a Chromium (TANDEM_BROWSER names another); installing one needs root, so `test` leaves this out
+	@TANDEM_BROWSER="$$(scripts/browser.sh)" .venv/bin/python -m pytest -q cli/tests/cluster/browser
 
 .venv/.ready: cli/tests/cluster/requirements.txt
 	@scripts/venv.sh .venv cli/tests/cluster/requirements.txt
+
+.venv/.ready-browser: cli/tests/cluster/browser/requirements.txt .venv/.ready
+	@scripts/venv.sh .venv cli/tests/cluster/browser/requirements.txt
+	@touch $@
 
 lint: ## Formatting and lints
 	@$(CARGO) fmt --all --check

@@ -56,7 +56,8 @@ async fn joining_at(address: SocketAddr) -> Code {
 #[tokio::test]
 async fn with_an_address_of_their_own_workers_join_nowhere_else() {
     let cluster = Cluster::start(CONFIG, 1, 1).await;
-    let listeners = Listeners { grpc: bound().await, http: bound().await, members: Some(bound().await), status: None };
+    let listeners =
+        Listeners { grpc: bound().await, http: bound().await, members: Some(bound().await), status: None };
     let clients = listeners.grpc.local_addr().unwrap();
     let members = listeners.members.as_ref().unwrap().local_addr().unwrap();
     let membership = MembershipService::new(cluster.registry.clone(), Duration::from_secs(1));

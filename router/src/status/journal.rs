@@ -67,10 +67,15 @@ pub(super) enum Stage {
     /// On no workers, at first or since some failed it.
     Placing,
     /// On workers since `since`; its state is not committed yet.
-    Transferring { since: Instant },
+    Transferring {
+        since: Instant,
+    },
     /// Its state is committed at the decode worker.
     Decoding,
-    Ended { at: Instant, outcome: String },
+    Ended {
+        at: Instant,
+        outcome: String,
+    },
 }
 
 impl Journal {

@@ -67,7 +67,10 @@ pub(crate) fn routes(router: Router, doors: Drain) -> Routes {
     let live = Live { router, doors, last: Arc::default(), viewers };
     let routes = Routes::new().route("/status", get(once)).route("/status/events", get(events));
     let file = |kind, text| get(move || async move { answer(kind, Body::from(text)) });
-    FILES.iter().fold(routes, |routes, &(path, kind, text)| routes.route(path, file(kind, text))).with_state(live)
+    FILES
+        .iter()
+        .fold(routes, |routes, &(path, kind, text)| routes.route(path, file(kind, text)))
+        .with_state(live)
 }
 
 async fn once(State(live): State<Live>) -> Response {

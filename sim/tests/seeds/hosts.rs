@@ -121,7 +121,9 @@ pub(crate) async fn router(world: World) -> turmoil::Result {
     let deps = Deps { network, members: registry.watch(), meters, drain, random, clients, peers };
     let router = Router::build(model, flags.config(), deps);
     let membership = MembershipService::new(registry, LEASE);
-    router.serve(Listeners { grpc, http, members: None, status: None }, membership, Duration::from_secs(5)).await?;
+    router
+        .serve(Listeners { grpc, http, members: None, status: None }, membership, Duration::from_secs(5))
+        .await?;
     Ok(())
 }
 
