@@ -4,8 +4,8 @@ MODEL ?= models/k3-demo
 CARGO ?= cargo
 PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
 
-.PHONY: help build plugin etcd libtpu tpu-check demo test test-rust test-cluster sdk test-sdk test-helm lint deny fmt up bench \
-	bench-kvxfer
+.PHONY: help build plugin etcd libtpu tpu-check demo test test-rust test-cluster test-browser sdk test-sdk test-helm lint \
+	deny fmt up bench bench-kvxfer
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
@@ -36,7 +36,10 @@ test-rust: plugin etcd
 	@$(CARGO) test --release --workspace
 
 test-cluster: build etcd .venv/.ready ## Real clients against a real local cluster
-	@.venv/bin/python -m pytest -q cli/tests/cluster
+	@.venv/bin/python -m pytest -q cli/tests/cluster --ignore cli/tests/cluster/browser
+
+test-browser: build .venv/.ready-browser ## The status page in a Chromium (TANDEM_BROWSER names another); installing one needs root, so `test` leaves this out
+	@TANDEM_BROWSER="$$(scripts/browser.sh)" .venv/bin/python -m pytest -q cli/tests/cluster/browser
 
 sdk: .tools/sdk/.ready .venv/.sdk-ready ## Generate the SDKs' messages from the contracts
 	@scripts/sdk_generate.sh
@@ -59,6 +62,10 @@ test-helm: build .venv-helm/.ready ## The Helm chart, against schemas and the pr
 
 .venv-helm/.ready: helm/tests/requirements.txt
 	@scripts/venv.sh .venv-helm helm/tests/requirements.txt
+
+.venv/.ready-browser: cli/tests/cluster/browser/requirements.txt .venv/.ready
+	@scripts/venv.sh .venv cli/tests/cluster/browser/requirements.txt
+	@touch $@
 
 lint: ## Formatting and lints
 	@$(CARGO) fmt --all --check

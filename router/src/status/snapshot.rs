@@ -70,6 +70,7 @@ struct Use {
 /// A request between its placement and the commit of its state.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Transfer {
+    number: u64,
     request: String,
     prefill_worker: String,
     decode_worker: String,
@@ -79,6 +80,7 @@ struct Transfer {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct RequestState {
+    /// In order of admission, from 0 at the router's start.
     number: u64,
     id: String,
     /// `placing`, `transferring`, `decoding` or how it ended.
@@ -158,6 +160,7 @@ fn transfer(record: &Record, now: Instant) -> Option<Transfer> {
         return None;
     };
     Some(Transfer {
+        number: record.number,
         request: record.id.clone(),
         prefill_worker: workers.prefill.name.clone(),
         decode_worker: workers.decode.name.clone(),

@@ -50,4 +50,11 @@ function retry() {
   silence = setTimeout(open, RETRY_MS);
 }
 
+// Nobody looks at a hidden page, so the router need not tell it anything.
+document.addEventListener("visibilitychange", () => {
+  source.close();
+  clearTimeout(silence);
+  if (!document.hidden) open();
+});
+
 open();

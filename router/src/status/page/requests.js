@@ -122,7 +122,8 @@ list.addEventListener("keydown", (event) => {
 });
 
 list.addEventListener("focus", () => {
-  if (active === null) move("first");
+  // Not under a pointer that is about to choose.
+  if (active === null && list.matches(":focus-visible")) move("first");
 });
 
 list.addEventListener("click", (event) => {

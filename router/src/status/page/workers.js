@@ -30,7 +30,7 @@ export function showTransfers(transfers) {
   const place = document.getElementById("transfers");
   place.hidden = transfers.length === 0;
   const create = ({ request }) => make("tr", {}, make("th", { scope: "row" }, request), make("td"), make("td"), make("td"));
-  keep(place.querySelector("tbody"), transfers, ({ request }) => request, create, (row, transfer) => {
+  keep(place.querySelector("tbody"), transfers, ({ number, request }) => `${number} ${request}`, create, (row, transfer) => {
     const texts = [transfer.prefill_worker, transfer.decode_worker, time(transfer.age_ms)];
     texts.forEach((text, index) => write(row.cells[index + 1], text));
   });
