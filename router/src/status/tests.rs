@@ -146,8 +146,10 @@ fn json_in(answer: &str) -> Value {
 }
 
 fn asked(id: &str, max_tokens: u32) -> Asked {
-    let sampling =
-        programs::sampling::Asked { max_tokens: Some(max_tokens), ..programs::sampling::Asked::default() };
+    let sampling = programs::sampling::Asked {
+        max_tokens: Some(max_tokens.into()),
+        ..programs::sampling::Asked::default()
+    };
     Asked {
         request_id: id.to_owned(),
         model: "demo".to_owned(),
