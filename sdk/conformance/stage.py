@@ -41,7 +41,8 @@ class Stage(contextlib.ExitStack):
             self.put(lambda: Breaking(router["grpc"], for_good=at != "breaking connection"))
         elif at == "router that is killed":
             self.same(f"http://{router['grpc']}")
-            self.meanwhile(lambda: self.kill(router))
+            before = self.first_tokens()
+            self.meanwhile(lambda: self.kill(router, before + len(names)))
         else:
             port = router["grpc"].rsplit(":", 1)[1]
             places = {"router": f"http://{router['grpc']}", "name": f"http://localhost:{port}", "nowhere": nowhere()}
@@ -81,9 +82,15 @@ class Stage(contextlib.ExitStack):
             self.callback(leave)
 
     def permits(self) -> float:
-        return self.cluster.metrics(self.cluster.state["router"]["http"])["tandem_router_permits_held"]
+        return self.said("tandem_router_permits_held")
 
-    def kill(self, router: dict):
-        self.cluster.wait(lambda: self.permits() == len(self.names), 20, "stream of every SDK")
-        time.sleep(1)
+    def first_tokens(self) -> float:
+        return self.said("tandem_router_first_token_seconds_count")
+
+    def said(self, metric: str) -> float:
+        return self.cluster.metrics(self.cluster.state["router"]["http"])[metric]
+
+    def kill(self, router: dict, streams: float):
+        self.cluster.wait(lambda: self.first_tokens() >= streams, 60, "stream of every SDK")
+        time.sleep(0.5)
         os.kill(router["pid"], signal.SIGKILL)
