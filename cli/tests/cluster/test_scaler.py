@@ -17,9 +17,9 @@ class Keda:
     def __init__(self, inference):
         self.inference = inference
 
-    def call(self, name: str, **fields):
+    def call(self, name: str, timeout: float = 5, **fields):
         request, call = self.inference.method("externalscaler.ExternalScaler", name)
-        return call(request(**fields), timeout=5)
+        return call(request(**fields), timeout=timeout)
 
     def target(self, trigger: dict) -> tuple[str, float]:
         [spec] = self.call("GetMetricSpec", scalerMetadata=trigger).metricSpecs
@@ -59,7 +59,7 @@ def test_replicas_follow_the_queue_and_fall_back(cluster, keda):
     for trigger in (PREFILL, DECODE):
         within(10, lambda trigger=trigger: not keda.active(trigger))
         assert keda.replicas(trigger) == 0
-    said, stream = [], keda.call("StreamIsActive", scalerMetadata=PREFILL)
+    said, stream = [], keda.call("StreamIsActive", timeout=120, scalerMetadata=PREFILL)
 
     def listen():
         try:
