@@ -5,23 +5,24 @@ use std::time::Instant;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep_until, timeout};
 
-use super::{Allowance, RecvAction, RecvEvent, RecvSession, check_hello};
+use super::{Allowance, RecvAction, RecvEvent, RecvSession};
 use crate::awake::Awake;
 use crate::ends::TicketBook;
 use crate::error::Error;
-use crate::frame::{Frame, Hello};
-use crate::key::{self, Direction, TransferKey};
+use crate::frame::Frame;
+use crate::key::{self, Direction};
 use crate::landing::Landing;
-use crate::local::{Borrowed, Lent};
-use crate::manifest::Manifest;
+use crate::local::Borrowed;
 use crate::meters::{Held, Meters};
 use crate::pace::{Bounds, Pace};
 use crate::reason::Reason;
 use crate::ticket::{Expected, Incarnation, LinkId, Receipt, TicketId};
 use crate::wire::{Place, Stream, Turn, Wire, Wires};
 
+mod greeting;
 mod sink;
 
+use greeting::{Greeted, greet, read_hello, rest};
 use sink::{Done, Job, work};
 
 /// Staging room is counted in pieces of this many bytes.
@@ -56,24 +57,6 @@ pub(crate) enum Served {
     Committed(Receipt),
     /// It is a further link of a transfer under way.
     Joined,
-}
-
-/// A greeting that was accepted.
-struct Greeted {
-    id: TicketId,
-    sender: Incarnation,
-    link: LinkId,
-    links: u16,
-    lent: Option<Lent>,
-    expected: Expected,
-    manifest: Manifest,
-}
-
-impl Greeted {
-    fn key(&self) -> TransferKey {
-        let Expected { secret, state_pos, incarnation, .. } = &self.expected;
-        TransferKey::derive(secret, &self.id, *state_pos, incarnation, &self.sender)
-    }
 }
 
 impl Receiver {
@@ -278,48 +261,6 @@ fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Reads up to the sender's word that it keeps the connection. What its transfer had on the way may come before.
-async fn rest(wire: &mut Wire) -> bool {
-    loop {
-        match wire.frame() {
-            Ok(Some(Frame::Keep)) => {
-                wire.renew();
-                return true;
-            }
-            Ok(Some(Frame::Heartbeat | Frame::Commit { .. })) => {}
-            Ok(Some(_)) | Err(_) => return false,
-            Ok(None) => match wire.turn().await {
-                Ok(Turn::Written | Turn::Read) => {}
-                Ok(Turn::Ended) | Err(_) => return false,
-            },
-        }
-    }
-}
-
-async fn read_hello(wire: &mut Wire) -> Result<Hello, Error> {
-    let protocol = |fault: String| Error::GaveUp(Reason::Protocol { fault });
-    loop {
-        match wire.frame() {
-            Ok(Some(Frame::Hello(hello))) => return Ok(hello),
-            Ok(Some(other)) => return Err(protocol(format!("{} before the greeting", other.name()))),
-            Ok(None) => {}
-            Err(fault) => return Err(protocol(fault.to_string())),
-        }
-        match wire.turn().await {
-            Ok(Turn::Written | Turn::Read) => {}
-            Ok(Turn::Ended) => return Err(Error::Cut(None)),
-            Err(fault) => return Err(Error::Cut(Some(fault))),
-        }
-    }
-}
-
-fn greet<B: TicketBook>(hello: Hello, book: &B) -> Result<Greeted, Reason> {
-    let expected = book.look_up(&hello.ticket).ok_or(Reason::UnknownTicket)?;
-    let manifest = check_hello(&hello, &expected)?;
-    let Hello { ticket: id, sender, link, links, lent, .. } = hello;
-    Ok(Greeted { id, sender, link, links, lent, expected, manifest })
-}
-
 /// Tells the book how an opened ticket ended, also when the transfer is dropped in the middle.
 struct Open<'a, B: TicketBook> {
     book: &'a B,
@@ -393,27 +334,35 @@ impl Receiving<'_> {
                 RecvEvent::Heard(link) => self.read(link, book, &mut actions),
                 event => self.session.on(event, now(), &mut actions),
             }
-            for action in actions.drain(..) {
-                match action {
-                    RecvAction::Write(link, frame) => self.wires.push(link, frame),
-                    RecvAction::Drop(link) => drop(self.wires.remove(link)),
-                    // the sink's end outlives its jobs, so a job always finds it
-                    RecvAction::Accept { sequence, segment } => {
-                        _ = jobs.send(Job::Accept { sequence, segment })
-                    }
-                    RecvAction::Commit(receipt) => _ = jobs.send(Job::Commit(receipt)),
-                    RecvAction::Fault(kind) => {
-                        tracing::warn!(ticket = %id, kind, "fault on the way");
-                        self.shared.meters.fault(kind);
-                    }
-                    RecvAction::Finish(end) => {
-                        self.wires.flush();
-                        return end;
-                    }
-                }
+            if let Some(end) = self.act(&mut actions, &jobs) {
+                self.wires.flush();
+                return end;
             }
-            self.held.stage(self.session.staged() + self.wires.staged());
         }
+    }
+
+    /// Does what the session asks for; gives out the end, if this is it.
+    fn act(
+        &mut self,
+        actions: &mut Vec<RecvAction>,
+        jobs: &mpsc::UnboundedSender<Job>,
+    ) -> Option<Result<Receipt, Error>> {
+        for action in actions.drain(..) {
+            match action {
+                RecvAction::Write(link, frame) => self.wires.push(link, frame),
+                RecvAction::Drop(link) => drop(self.wires.remove(link)),
+                // the sink's end outlives its jobs, so a job always finds it
+                RecvAction::Accept { sequence, segment } => _ = jobs.send(Job::Accept { sequence, segment }),
+                RecvAction::Commit(receipt) => _ = jobs.send(Job::Commit(receipt)),
+                RecvAction::Fault(kind) => {
+                    tracing::warn!(ticket = %self.greeted.id, kind, "fault on the way");
+                    self.shared.meters.fault(kind);
+                }
+                RecvAction::Finish(end) => return Some(end),
+            }
+        }
+        self.held.stage(self.session.staged() + self.wires.staged());
+        None
     }
 
     fn gone(&mut self, link: LinkId, fault: Option<std::io::Error>) -> RecvEvent {

@@ -1,3 +1,4 @@
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,6 +20,7 @@ use crate::manifest::Manifest;
 use crate::meters::{Held, Meters};
 use crate::pace::Pace;
 use crate::reason::Reason;
+use crate::segment::Segment;
 use crate::ticket::{Incarnation, LinkId, Ticket};
 use crate::verdict::Verdict;
 use crate::wire::{Stream, Turn, Wire, Wires};
@@ -61,8 +63,9 @@ impl Sender {
             TransferKey::derive(&ticket.secret, &ticket.id, ticket.state_pos, &ticket.incarnation, &attempt);
         let links = pace.links_for(ticket.layout.state_bytes(ticket.state_pos));
         let session = SendSession::new(manifest, ticket.incarnation, pace, links, started);
+        let opening = Opening { ticket, manifest, attempt, key, links, sender: self };
         let mut sending = Sending {
-            opening: Opening { ticket, manifest, attempt, key, links, sender: self },
+            opening: &opening,
             session,
             wires: Wires::default(),
             held: self.meters.hold(),
@@ -161,7 +164,7 @@ impl Opening<'_> {
 }
 
 struct Sending<'a> {
-    opening: Opening<'a>,
+    opening: &'a Opening<'a>,
     session: SendSession,
     wires: Wires,
     held: Held,
@@ -173,85 +176,104 @@ struct Sending<'a> {
 impl Sending<'_> {
     /// Feeds the session until it finishes.
     async fn run(&mut self, mut source: impl Source, cancel: &CancellationToken) -> Verdict {
-        let Sending { opening, session, wires, held, first_segment, answered } = self;
-        let opening = &*opening;
+        let opening = self.opening;
         let mut dialling = FuturesUnordered::new();
         let mut actions = Vec::new();
         let mut withdrawn = false;
         let Ticket { layout, state_pos, .. } = opening.ticket;
         let mut awake = Awake::for_bytes(layout.state_bytes(*state_pos));
-        session.on(SendEvent::Tick, now(), &mut actions);
+        self.session.on(SendEvent::Tick, now(), &mut actions);
         loop {
-            let mut kept = Vec::new();
-            for action in actions.drain(..) {
-                match action {
-                    SendAction::Dial(link) => match opening.kept(link) {
-                        Some(wire) => {
-                            wires.insert(link, wire);
-                            kept.push(link);
-                        }
-                        None => dialling.push(opening.dial(link)),
-                    },
-                    SendAction::Write(link, frame) => wires.push(link, frame),
-                    SendAction::Drop(link) => drop(wires.remove(link)),
-                    SendAction::Stale => opening.stale(),
-                    SendAction::Fault(kind) => opening.sender.meters.fault(kind),
-                    SendAction::Finish(verdict) => return verdict,
-                }
+            match self.act(&mut actions) {
+                Ok(links) => dialling.extend(links.into_iter().map(|link| opening.dial(link))),
+                Err(verdict) => return verdict,
             }
-            for link in kept {
-                session.on(SendEvent::Dialled { link, kept: true }, now(), &mut actions);
-            }
-            if !actions.is_empty() {
-                continue;
-            }
-            held.stage(session.staged());
-            let wants = session.wants_segment();
+            let (wants, deadline) = (self.session.wants_segment(), self.session.deadline(now()));
             let event = tokio::select! {
                 // what the source has is queued before the wires write, so that small segments leave together
                 biased;
                 () = cancel.cancelled(), if !withdrawn => {
                     withdrawn = true;
-                    SendEvent::GiveUp(Reason::Cancelled)
+                    Some(SendEvent::GiveUp(Reason::Cancelled))
                 }
-                next = source.next(), if wants => match next {
-                    Ok(Some(segment)) => {
-                        first_segment.get_or_insert_with(now);
-                        SendEvent::Segment(segment)
-                    }
-                    Ok(None) => SendEvent::SourceEnded,
-                    Err(reason) => SendEvent::GiveUp(reason),
-                },
-                (link, turn) = wires.turn() => match turn {
-                    Ok(Turn::Written) => SendEvent::Written(link),
-                    Ok(Turn::Read) => {
-                        read(session, wires, link, &opening.sender.meters, &mut actions);
-                        *answered = Some(link);
-                        awake.renew();
-                        continue;
-                    }
-                    Ok(Turn::Ended) => {
-                        wires.remove(link);
-                        SendEvent::Lost(link, Error::Cut(None))
-                    }
-                    Err(fault) => {
-                        wires.remove(link);
-                        SendEvent::Lost(link, Error::Cut(Some(fault)))
-                    }
-                },
-                Some((link, dialled)) = dialling.next() => match dialled {
+                next = source.next(), if wants => Some(self.given(next)),
+                (link, turn) = self.wires.turn() => self.turned(link, turn, &mut actions),
+                Some((link, dialled)) = dialling.next() => Some(match dialled {
                     Ok(stream) => {
-                        wires.insert(link, opening.wire(link, stream));
+                        self.wires.insert(link, opening.wire(link, stream));
                         SendEvent::Dialled { link, kept: false }
                     }
                     Err(fault) => SendEvent::Lost(link, fault),
-                },
-                () = sleep_until(session.deadline(now()).into()) => SendEvent::Tick,
+                }),
+                () = sleep_until(deadline.into()) => Some(SendEvent::Tick),
                 () = awake.look(), if !awake.is_over() => continue,
             };
             awake.renew();
-            session.on(event, now(), &mut actions);
+            if let Some(event) = event {
+                self.session.on(event, now(), &mut actions);
+            }
         }
+    }
+
+    /// Does what the session asks for. Gives out the links that are to be connected, or the verdict.
+    fn act(&mut self, actions: &mut Vec<SendAction>) -> Result<Vec<LinkId>, Verdict> {
+        let mut dial = Vec::new();
+        while !actions.is_empty() {
+            let mut kept = Vec::new();
+            for action in actions.drain(..) {
+                match action {
+                    SendAction::Dial(link) => match self.opening.kept(link) {
+                        Some(wire) => {
+                            self.wires.insert(link, wire);
+                            kept.push(link);
+                        }
+                        None => dial.push(link),
+                    },
+                    SendAction::Write(link, frame) => self.wires.push(link, frame),
+                    SendAction::Drop(link) => drop(self.wires.remove(link)),
+                    SendAction::Stale => self.opening.stale(),
+                    SendAction::Fault(kind) => self.opening.sender.meters.fault(kind),
+                    SendAction::Finish(verdict) => return Err(verdict),
+                }
+            }
+            for link in kept {
+                self.session.on(SendEvent::Dialled { link, kept: true }, now(), actions);
+            }
+        }
+        self.held.stage(self.session.staged());
+        Ok(dial)
+    }
+
+    fn given(&mut self, next: Result<Option<Segment>, Reason>) -> SendEvent {
+        match next {
+            Ok(Some(segment)) => {
+                self.first_segment.get_or_insert_with(now);
+                SendEvent::Segment(segment)
+            }
+            Ok(None) => SendEvent::SourceEnded,
+            Err(reason) => SendEvent::GiveUp(reason),
+        }
+    }
+
+    /// A link's turn. What was read is given to the session at once.
+    fn turned(
+        &mut self,
+        link: LinkId,
+        turn: io::Result<Turn>,
+        actions: &mut Vec<SendAction>,
+    ) -> Option<SendEvent> {
+        let fault = match turn {
+            Ok(Turn::Written) => return Some(SendEvent::Written(link)),
+            Ok(Turn::Read) => {
+                read(&mut self.session, &mut self.wires, link, &self.opening.sender.meters, actions);
+                self.answered = Some(link);
+                return None;
+            }
+            Ok(Turn::Ended) => None,
+            Err(fault) => Some(fault),
+        };
+        self.wires.remove(link);
+        Some(SendEvent::Lost(link, Error::Cut(fault)))
     }
 }
 
