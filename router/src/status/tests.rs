@@ -76,7 +76,7 @@ async fn a_snapshot_says_what_the_fleet_has_and_how_far_each_request_is() {
         committed: false,
         ..record(2, arrived, Stage::Transferring { since: at(3) })
     };
-    let unplaced = Record { workers: None, began: None, ..Record { number: 3, ..early.clone() } };
+    let unplaced = Record { number: 3, id: "r3".to_owned(), workers: None, began: None, ..early.clone() };
     let unplaced = Record { stage: Stage::Placing, ..unplaced };
     let ended =
         |number, ms| record(number, arrived, Stage::Ended { at: at(ms), outcome: "finished".to_owned() });

@@ -54,7 +54,7 @@ function update(option, request) {
 
 function kind(request) {
   if (!request.ended) return "running";
-  return request.state === "finished" ? "finished" : "failed";
+  return { finished: "finished", cancelled: "left" }[request.state] ?? "failed";
 }
 
 function detail(request) {
