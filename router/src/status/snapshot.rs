@@ -83,7 +83,7 @@ struct RequestState {
     /// In order of admission, from 0 at the router's start.
     number: u64,
     id: String,
-    /// `placing`, `transferring`, `decoding` or how it ended.
+    /// `placing`, `prefilling`, `transferring`, `decoding` or how it ended.
     state: String,
     ended: bool,
     prompt_tokens: u32,
@@ -171,6 +171,7 @@ fn transfer(record: &Record, now: Instant) -> Option<Transfer> {
 fn request(record: &Record, now: Instant) -> RequestState {
     let (until, state) = match &record.stage {
         Stage::Placing => (now, "placing"),
+        Stage::Transferring { .. } if record.cached_tokens.is_none() => (now, "prefilling"),
         Stage::Transferring { .. } => (now, "transferring"),
         Stage::Decoding => (now, "decoding"),
         Stage::Ended { at, outcome } => (*at, outcome.as_str()),

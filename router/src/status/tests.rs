@@ -105,7 +105,7 @@ async fn a_snapshot_says_what_the_fleet_has_and_how_far_each_request_is() {
 
     let requests = said["requests"].as_array().unwrap();
     let shown: Vec<_> = requests.iter().map(|each| [&each["id"], &each["state"]]).collect();
-    let states = ["decoding", "transferring", "placing", "finished", "finished"];
+    let states = ["decoding", "prefilling", "placing", "finished", "finished"];
     let expected = ["r1", "r2", "r3", "r4", "r0"].into_iter().zip(states).map(|(id, state)| [id, state]);
     assert_eq!(json!(shown), json!(expected.collect::<Vec<_>>()));
     let stage = |stage, start: f64, ms: f64| json!({ "stage": stage, "start_ms": start, "ms": ms });
