@@ -19,6 +19,9 @@ const (
 	Deadline         = "DEADLINE"
 	Cancelled        = "CANCELLED"
 	Internal         = "INTERNAL"
+	Unauthenticated  = "UNAUTHENTICATED"
+	Forbidden        = "FORBIDDEN"
+	RateLimited      = "RATE_LIMITED"
 
 	// Unreachable: no connection to the router could be made, or it broke.
 	Unreachable = "UNREACHABLE"

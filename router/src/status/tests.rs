@@ -103,7 +103,11 @@ async fn a_snapshot_says_what_the_fleet_has_and_how_far_each_request_is() {
     });
     assert_eq!(said["transfers"], json!([transfer]));
 
-    let requests = said["requests"].as_array().unwrap();
+    requests_are_shown(said["requests"].as_array().unwrap());
+}
+
+/// Those of the snapshot above.
+fn requests_are_shown(requests: &[Value]) {
     let shown: Vec<_> = requests.iter().map(|each| [&each["id"], &each["state"]]).collect();
     let states = ["decoding", "prefilling", "placing", "finished", "finished"];
     let expected = ["r1", "r2", "r3", "r4", "r0"].into_iter().zip(states).map(|(id, state)| [id, state]);

@@ -20,6 +20,9 @@ export const Reason = {
   DEADLINE: "DEADLINE",
   CANCELLED: "CANCELLED",
   INTERNAL: "INTERNAL",
+  UNAUTHENTICATED: "UNAUTHENTICATED",
+  FORBIDDEN: "FORBIDDEN",
+  RATE_LIMITED: "RATE_LIMITED",
 
   /** No connection to the router could be made, or it broke. */
   UNREACHABLE: "UNREACHABLE",
