@@ -117,8 +117,8 @@ impl Scaler {
         let active = idle.is_some_and(|idle| idle < self.settings.hold.max(Duration::from_secs(1)));
         let whole = if active { self.steady(needed, current).max(1) } else { 0 };
         let held = self.peak.observe(whole, now);
-        let spares = if active { self.settings.spares } else { 0 };
-        self.now = Answer { workers: held.saturating_add(spares), active };
+        let workers = if active { held.saturating_add(self.settings.spares) } else { 0 };
+        self.now = Answer { workers, active };
     }
 
     /// What is asked for since the last load.
