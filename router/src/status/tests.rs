@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use discovery::{InMemory, MembershipService, Registry};
+use discovery::{InMemory, MembershipService, Registry, View};
 use net::Traffic;
 use proto::v1::{Capacity, Load, Role, Timing, WorkerRecord};
 use serde_json::{Value, json};
@@ -51,8 +51,15 @@ fn record(number: u64, arrived: Instant, stage: Stage) -> Record {
     }
 }
 
+/// What is said of these, when there are no workers.
+fn said_of(running: Vec<Record>, ended: Vec<Record>, now: Instant) -> Value {
+    let router = RouterState::default();
+    let seen = Seen { router, view: &View::default(), checkpoints: &|_| None, running, ended };
+    serde_json::to_value(Snapshot::of(seen, now)).unwrap()
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_says_what_the_fleet_has_and_how_far_each_request_is() {
+async fn a_snapshot_says_what_the_fleet_has() {
     let registry = InMemory::new();
     let prefill = Load { queued_tokens: 900, tokens_per_second: 3000.0, running: 1, ..Load::default() };
     let decode = Load {
@@ -68,6 +75,25 @@ async fn a_snapshot_says_what_the_fleet_has_and_how_far_each_request_is() {
         registry.seat(named("d0", Role::Decode), decode).unwrap(),
     ];
     let view = registry.watch().borrow().clone();
+    let checkpoints = |record: &WorkerRecord| (record.name == "p0").then_some(17);
+    let router = RouterState { model: "demo".to_owned(), unplaced: 1, ..RouterState::default() };
+    let (running, ended) = (Vec::new(), Vec::new());
+    let seen = Seen { router, view: &view, checkpoints: &checkpoints, running, ended };
+    let said = serde_json::to_value(Snapshot::of(seen, Instant::now())).unwrap();
+
+    assert_eq!(said["router"]["unplaced"], 1);
+    let [p0, d0] = [&said["prefill"][0], &said["decode"][0]];
+    assert_eq!([&p0["name"], &p0["address"]], ["p0", "p0:7001"]);
+    assert_eq!([&p0["queued_tokens"], &p0["checkpoints"]], [900, 17]);
+    assert_eq!(p0["tokens_per_second"], 3000.0);
+    assert_eq!(d0["pages"], json!({ "used": 40, "total": 100 }));
+    assert_eq!(d0["slots"], json!({ "used": 3, "total": 10 }));
+    assert_eq!(d0["step_ms"], 12.5);
+    assert_eq!([&d0["draining"], &d0["checkpoints"]], [&json!(true), &Value::Null]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_says_how_far_each_request_is() {
     let arrived = Instant::now();
     let at = |ms| arrived + Duration::from_millis(ms);
     let early = Record {
@@ -78,36 +104,18 @@ async fn a_snapshot_says_what_the_fleet_has_and_how_far_each_request_is() {
     };
     let unplaced = Record { number: 3, id: "r3".to_owned(), workers: None, began: None, ..early.clone() };
     let unplaced = Record { stage: Stage::Placing, ..unplaced };
-    let ended =
-        |number, ms| record(number, arrived, Stage::Ended { at: at(ms), outcome: "finished".to_owned() });
+    let ended = |number, ms| {
+        let outcome = "finished".to_owned();
+        record(number, arrived, Stage::Ended { at: at(ms), outcome })
+    };
     let running = vec![record(1, arrived, Stage::Decoding), early, unplaced];
-    let checkpoints = |record: &WorkerRecord| (record.name == "p0").then_some(17);
-    let router = RouterState { model: "demo".to_owned(), unplaced: 1, ..RouterState::default() };
-    let ended = vec![ended(0, 80), ended(4, 90)];
-    let seen = Seen { router, view: &view, checkpoints: &checkpoints, running, ended };
-    let said = serde_json::to_value(Snapshot::of(seen, at(100))).unwrap();
+    let said = said_of(running, vec![ended(0, 80), ended(4, 90)], at(100));
 
-    assert_eq!(said["router"]["unplaced"], 1);
-    let [p0, d0] = [&said["prefill"][0], &said["decode"][0]];
-    assert_eq!([&p0["name"], &p0["address"]], ["p0", "p0:7001"]);
-    assert_eq!([&p0["queued_tokens"], &p0["checkpoints"]], [900, 17]);
-    assert_eq!(p0["tokens_per_second"], 3000.0);
-    assert_eq!(d0["pages"], json!({ "used": 40, "total": 100 }));
-    assert_eq!(d0["slots"], json!({ "used": 3, "total": 10 }));
-    assert_eq!(
-        (&d0["step_ms"], &d0["draining"], &d0["checkpoints"]),
-        (&json!(12.5), &json!(true), &Value::Null)
-    );
     let transfer = json!({
         "number": 2, "request": "r2", "prefill_worker": "p0", "decode_worker": "d0", "age_ms": 97.0,
     });
     assert_eq!(said["transfers"], json!([transfer]));
-
-    requests_are_shown(said["requests"].as_array().unwrap());
-}
-
-/// Those of the snapshot above.
-fn requests_are_shown(requests: &[Value]) {
+    let requests = said["requests"].as_array().unwrap();
     let shown: Vec<_> = requests.iter().map(|each| [&each["id"], &each["state"]]).collect();
     let states = ["decoding", "prefilling", "placing", "finished", "finished"];
     let expected = ["r1", "r2", "r3", "r4", "r0"].into_iter().zip(states).map(|(id, state)| [id, state]);
@@ -122,8 +130,8 @@ fn requests_are_shown(requests: &[Value]) {
     assert_eq!(requests[1]["waterfall"], json!([stage("queue", 0.0, 4.0), stage("prefill", 4.0, 96.0)]));
     assert_eq!(requests[2]["waterfall"], json!([stage("queue", 0.0, 100.0)]));
     assert_eq!(
-        (&requests[0]["first_token_ms"], &requests[1]["first_token_ms"]),
-        (&json!(42.0), &Value::Null)
+        [&requests[0]["first_token_ms"], &requests[1]["first_token_ms"]],
+        [&json!(42.0), &Value::Null]
     );
 }
 
