@@ -4,8 +4,8 @@ MODEL ?= models/k3-demo
 CARGO ?= cargo
 PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
 
-.PHONY: help build plugin etcd libtpu tpu-check demo test test-rust test-cluster test-browser sdk test-sdk test-helm lint \
-	deny fmt up bench bench-kvxfer
+.PHONY: help build plugin etcd libtpu tpu-check demo test test-rust test-cluster test-browser sdk test-sdk test-helm tools \
+	lint deny fmt up bench bench-kvxfer
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
@@ -30,7 +30,12 @@ libtpu: ## The TPU compiler, pinned by sha256 (TANDEM_LIBTPU names another); Goo
 tpu-check: libtpu ## Compile full-width programs for TPUs that are not there; JOBS=part of a name runs some of them
 	@$(CARGO) run --release -p tandem-tpu-check -- --only "$(JOBS)"
 
-test: build lint test-rust test-cluster test-sdk test-helm ## All tests, after installing what they need
+test: ## All tests, after installing what they need
+	@$(MAKE) --no-print-directory -j2 build tools
+	@$(MAKE) --no-print-directory lint test-rust test-cluster test-sdk test-helm
+
+tools: etcd .venv/.ready .tools/sdk/.ready .venv-helm/.ready ## What tests need besides the programs: mostly a wait for the network
+	@scripts/helm.sh >/dev/null
 
 test-rust: plugin etcd
 	@$(CARGO) test --release --workspace
@@ -50,7 +55,7 @@ test-sdk: build .tools/sdk/.ready .venv/.sdk-ready ## The SDKs of all languages 
 	@$(CARGO) build --release --workspace --example conformance --example generate
 	@.venv/bin/python -m pytest -q sdk/conformance
 
-.tools/sdk/.ready .venv/.sdk-ready &: scripts/sdk_tools.sh sdk/conformance/requirements.txt sdk/python/pyproject.toml sdk/typescript/package-lock.json sdk/go/go.mod
+.tools/sdk/.ready .venv/.sdk-ready &: scripts/sdk_tools.sh sdk/conformance/requirements.txt sdk/python/pyproject.toml sdk/typescript/package-lock.json sdk/go/go.mod | .venv/.ready
 	@scripts/sdk_tools.sh
 
 .venv/.ready: cli/tests/cluster/requirements.txt
