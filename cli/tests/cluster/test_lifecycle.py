@@ -6,9 +6,11 @@ import subprocess
 import time
 
 import grpc
+import httpx
 import pytest
 
 from conftest import MODEL, ROOT, Cluster, alive
+from inference import Inference
 
 
 def test_a_thousand_requests_a_third_cancelled_leave_nothing_held(cluster):
@@ -51,6 +53,32 @@ def test_stopping_ends_running_streams_whole_and_every_process(tmp_path):
         assert running.stop() == 0
         assert len(first.token_ids) + rest.result(10) == 100, "a drain lets running streams end"
     assert [pid for pid in pids if alive(pid)] == []
+
+
+def test_a_worker_that_drains_is_alive_until_its_last_stream_has_ended(pairs):
+    client = pairs.inference()
+    stream = client.generate(
+        tokens={"ids": [9] * 40}, sampling={"maxTokens": 300, "temperature": 0, "ignoreEos": True},
+    )
+    tokens = len(next(stream).token_ids)
+    [worker] = [each for each in pairs.workers("decode") if pairs.metrics(each["http"])["tandem_pool_slots_held"]]
+    own = Inference(worker["grpc"], MODEL.name)
+    request, describe = own.method("tandem.v1.Worker", "Describe")
+    record = describe(request()).record
+    request, drain = own.method("tandem.v1.Worker", "Drain")
+    assert drain(request(incarnation=record.incarnation)).running == 1
+    own.close()
+    health, ready = set(), set()
+    for response in stream:
+        tokens += len(response.token_ids)
+        if not response.HasField("finish"):
+            health.add(httpx.get(f"http://{worker['http']}/health", timeout=5).status_code)
+            ready.add(httpx.get(f"http://{worker['http']}/ready", timeout=5).status_code)
+    assert (tokens, health) == (300, {200})
+    assert 503 in ready, "it says that it takes nothing new"
+    pairs.wait(lambda: pairs.is_back(worker), 120, "another start of the worker")
+    pairs.wait_idle()
+    client.close()
 
 
 @pytest.mark.parametrize("role", ["prefill", "decode"])

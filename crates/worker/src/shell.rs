@@ -19,6 +19,9 @@ use crate::{CacheLog, Flags, Incarnation, WorkerService};
 /// How long after saying "I am draining" a worker goes on accepting calls: requests already placed on it arrive.
 const PLACED_ALREADY: Duration = Duration::from_millis(300);
 
+/// How long what HTTP has begun to answer gets at the end.
+const LAST_BYTES: Duration = Duration::from_millis(300);
+
 /// Why a worker ended, other than by being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -87,7 +90,9 @@ impl Shell {
     /// Serves HTTP from now on (not ready), while the worker loads and compiles.
     pub fn serve_http(self) -> Serving {
         let routes = http::routes(self.meters.clone(), self.ready.clone());
-        let http = tokio::spawn(http::serve(self.http, routes, self.drain.clone()));
+        // Probes and scrapers are answered to the end: a worker that drains is alive, and whoever believes otherwise kills it.
+        let doors = Drain::new();
+        let http = tokio::spawn(http::serve(self.http, routes, doors.clone()));
         Serving {
             incarnation: self.incarnation,
             grpc_address: self.grpc_address,
@@ -98,6 +103,7 @@ impl Shell {
             random: self.random,
             grpc: self.grpc,
             ready: self.ready,
+            doors,
             http,
         }
     }
@@ -122,6 +128,8 @@ pub struct Serving {
     pub random: Random,
     grpc: Listener,
     ready: Ready,
+    /// Closes HTTP.
+    doors: Drain,
     http: tokio::task::JoinHandle<std::io::Result<()>>,
 }
 
@@ -177,6 +185,8 @@ impl Serving {
         if let Ok(served) = server.await {
             served?;
         }
+        self.doors.begin();
+        self.doors.finish(LAST_BYTES).await;
         if let Ok(served) = self.http.await {
             served?;
         }
