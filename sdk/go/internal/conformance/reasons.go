@@ -12,6 +12,7 @@ func reasons() []string {
 		tandem.InvalidField, tandem.UnknownModel, tandem.ContextLength, tandem.Overloaded, tandem.NoWorker, tandem.NoRoom,
 		tandem.StaleIncarnation, tandem.UnknownTicket, tandem.LeaseExpired, tandem.Mismatch, tandem.TransferFailed,
 		tandem.WorkerLost, tandem.Draining, tandem.Deadline, tandem.Cancelled, tandem.Internal,
+		tandem.Unauthenticated, tandem.Forbidden, tandem.RateLimited,
 		tandem.Unreachable, tandem.Diverged, tandem.Malformed,
 	}
 	slices.Sort(all)
