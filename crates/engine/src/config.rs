@@ -17,7 +17,7 @@ pub struct EngineConfig {
     pub model_dir: PathBuf,
     /// The PJRT plugin.
     pub plugin: PathBuf,
-    /// Devices that the model is divided over, by heads and experts: the plugin's first ones; none: all that it has.
+    /// Devices that the model is divided over, by heads and experts: the plugin's first ones; none: all that it has, on CPU one.
     pub devices: Option<NonZeroUsize>,
     /// Which phases get programs.
     pub role: Role,

@@ -16,12 +16,14 @@ pub(super) struct Place {
 const CPU_DEVICES: &str = "cpu_device_count";
 
 impl Place {
-    /// So many of the plugin's devices, all of them where nothing is asked.
+    /// So many of the plugin's devices; where nothing is asked all of them, and of the CPU plugin's one: it has as many as any client in
+    /// this process has asked for.
     pub(super) fn open(plugin: &Path, asked: Option<NonZeroUsize>) -> Result<Self, pjrt::Error> {
         let plugin = Plugin::load(plugin)?;
         let mut client = Client::new(&plugin, &[])?;
-        let count = asked.map_or_else(|| client.devices().len(), usize::from);
-        if client.platform_name() == "cpu" && count > client.devices().len() {
+        let is_cpu = client.platform_name() == "cpu";
+        let count = asked.map_or_else(|| if is_cpu { 1 } else { client.devices().len() }, usize::from);
+        if is_cpu && count > client.devices().len() {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             client = Client::new(&plugin, &[(CPU_DEVICES, OptionValue::Int64(count))])?;
         }
