@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
@@ -20,8 +20,8 @@ pub(super) struct Kept {
 
 #[derive(Debug, Default)]
 struct Idle {
-    /// Of each endpoint, the one used last at the end.
-    links: HashMap<String, Vec<KeptLink>>,
+    /// Of each endpoint, the one used last at the end; ordered, so that a simulation closes them in the same order each time.
+    links: BTreeMap<String, Vec<KeptLink>>,
     /// Somebody will close what is kept for too long.
     swept: bool,
 }
