@@ -74,6 +74,10 @@ pub struct Flags {
     /// Longest wait for a worker when all of a role that serves are gone (seconds)
     #[arg(long, env = "TANDEM_WORKER_WAIT", default_value_t = 60)]
     pub worker_wait: u64,
+    /// Workers come when requests ask for them, as where an autoscaler goes down to none: this counts as ready without any, and
+    /// requests wait for them though there has never been one
+    #[arg(long, env = "TANDEM_ON_DEMAND")]
+    pub on_demand: bool,
     /// Silence after which a worker is no longer a member (milliseconds)
     #[arg(long, env = "TANDEM_LEASE", default_value_t = 5000)]
     pub lease: u64,
@@ -107,6 +111,7 @@ impl Flags {
                 losses: self.losses,
                 wait: Duration::from_secs(self.worker_wait),
             },
+            on_demand: self.on_demand,
         }
     }
 

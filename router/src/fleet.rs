@@ -28,6 +28,8 @@ pub(crate) struct Fleet {
     books: Books,
     channels: Channels,
     caches: Caches,
+    /// Workers come when requests ask for them.
+    on_demand: bool,
     /// Whether a request has ever been placed.
     served: Arc<AtomicBool>,
 }
@@ -66,9 +68,14 @@ struct Booking {
 }
 
 impl Fleet {
-    pub(crate) fn new(model: String, view: watch::Receiver<View>, channels: Channels) -> Self {
-        let caches = Caches::default();
-        Self { model, view, books: Books::default(), channels, caches, served: Arc::default() }
+    pub(crate) fn new(
+        model: String,
+        view: watch::Receiver<View>,
+        channels: Channels,
+        on_demand: bool,
+    ) -> Self {
+        let (books, caches) = (Books::default(), Caches::default());
+        Self { model, view, books, channels, caches, on_demand, served: Arc::default() }
     }
 
     /// Chooses a pair and books the request on it.
@@ -88,7 +95,7 @@ impl Fleet {
                 Ok(Placed { admitted, prefill, decode, span })
             }
             Err(error) => {
-                let served = self.served.load(Ordering::Relaxed);
+                let served = self.on_demand || self.served.load(Ordering::Relaxed);
                 let failure = Box::new(Failure::Unplaced { error, served });
                 Err(Stranded { admitted, failure })
             }
@@ -133,8 +140,11 @@ impl Fleet {
             .fold(model_context, u32::min)
     }
 
-    /// Whether a request could be placed now.
+    /// Whether a request could be placed now, or where workers come on demand, when they have come.
     pub(crate) fn serves(&self) -> bool {
+        if self.on_demand {
+            return true;
+        }
         let view = self.view.borrow().clone();
         placement::serves(&self.model, &self.candidates(&view, |_| 0))
     }

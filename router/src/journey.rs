@@ -37,6 +37,8 @@ pub struct Config {
     pub timeout: Duration,
     /// How much is done for a request that workers fail.
     pub bounds: Bounds,
+    /// Workers come when requests ask for them.
+    pub on_demand: bool,
 }
 
 /// What a router is given from outside.
@@ -87,7 +89,8 @@ impl Router {
             (!deps.peers.is_empty()).then(|| Peers::new(deps.peers, deps.network.clone(), own.clone()));
         let (demand, journal) = (Demand::default(), Journal::default());
         let scaling = Scaling::new(deps.members.clone(), demand.clone());
-        let fleet = Fleet::new(model.name.clone(), deps.members, Channels::new(deps.network));
+        let channels = Channels::new(deps.network);
+        let fleet = Fleet::new(model.name.clone(), deps.members, channels, config.on_demand);
         let dispatch = Dispatch::new(fleet.clone(), metrics.clone(), demand.clone(), deps.drain.clone());
         Self {
             model: Arc::new(model),

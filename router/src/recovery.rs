@@ -45,7 +45,7 @@ pub(crate) enum Stage {
 /// Why a request is on no workers.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// There is no pair to place it on. `served`: there has been one.
+    /// There is no pair to place it on. `served`: there has been one, or it brings one.
     Unplaced { error: Error, served: bool },
     /// One of its workers failed it.
     Workers { stage: Stage, prefill: Bytes, decode: Bytes, error: Error },

@@ -26,6 +26,7 @@ pub(crate) const CONFIG: Config = Config {
     limits: Limits { in_flight: 4, waiting: 0, wait: Duration::from_millis(200) },
     timeout: Duration::from_secs(10),
     bounds: Bounds { retries: 5, losses: 3, wait: Duration::from_millis(150) },
+    on_demand: false,
 };
 
 /// What a worker does wrong.

@@ -16,7 +16,8 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use super::Listeners;
-use crate::test_cluster::{CONFIG, Cluster, Ill};
+use crate::journey::Config;
+use crate::test_cluster::{CONFIG, Cluster, Ill, PATIENT};
 
 fn request(max_tokens: u32) -> GenerateRequest {
     GenerateRequest {
@@ -112,5 +113,32 @@ async fn a_router_opens_follows_its_fleet_and_closes_without_losing_a_request() 
     assert_eq!(Fault::from_status(&draining).reason, ErrorReason::Draining, "{draining}");
     assert!(!serving.is_finished(), "a request is still running");
     drop(deltas);
+    tokio::time::timeout(Duration::from_secs(3), serving).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn on_demand_a_request_brings_the_workers_that_it_waits_for() {
+    let cluster = Cluster::start(Config { on_demand: true, ..PATIENT }, 1, 1).await;
+    let all = ["p0", "d0"];
+    all.iter().for_each(|name| cluster.leaves(name));
+    let listeners = Listeners { grpc: bound().await, http: bound().await, members: None, status: None };
+    let url = format!("http://{}", listeners.grpc.local_addr().unwrap());
+    let membership = MembershipService::new(cluster.registry.clone(), Duration::from_secs(1));
+    let router = cluster.router.clone();
+    let serving = tokio::spawn(router.serve(listeners, membership, Duration::from_secs(5)));
+    let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
+    says(&channel, ServingStatus::Serving).await;
+    let mut client = InferenceClient::new(channel);
+    let asking = tokio::spawn(async move { client.generate(request(3)).await });
+    let wanted = || cluster.router.demand.now().requests;
+    while wanted() == 0 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    all.iter().for_each(|name| cluster.joins(name));
+    let mut deltas = asking.await.unwrap().unwrap().into_inner();
+    assert!(deltas.message().await.unwrap().is_some());
+    assert_eq!(wanted(), 0);
+    drop(deltas);
+    cluster.drain.begin();
     tokio::time::timeout(Duration::from_secs(3), serving).await.unwrap().unwrap().unwrap();
 }
