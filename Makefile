@@ -5,7 +5,7 @@ CARGO ?= cargo
 PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
 
 .PHONY: help build plugin etcd libtpu tpu-check demo test test-rust test-cluster test-browser sdk test-sdk test-helm tools \
-	lint deny fmt up bench bench-kvxfer
+	lint deny fmt up bench bench-kvxfer autoscale
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
@@ -93,3 +93,9 @@ bench-kvxfer: ## State transfer beside a raw copy, NIXL and Mooncake, on loopbac
 
 bench: build ## Step times beside JAX on this machine, and the router's overhead
 	@scripts/bench.sh $(MODEL)
+
+autoscale: build .venv-autoscale/.ready ## KEDA's part played over real workers while the Azure trace plays: docs/autoscaling.md, ten minutes
+	@cd cli/tests/cluster && ../../../.venv-autoscale/bin/python -m autoscale
+
+.venv-autoscale/.ready: cli/tests/cluster/autoscale/requirements.txt cli/tests/cluster/requirements.txt
+	@scripts/venv.sh .venv-autoscale cli/tests/cluster/autoscale/requirements.txt

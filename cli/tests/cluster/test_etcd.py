@@ -4,20 +4,19 @@ No request fails, every answer equals the undisturbed one, and workers are regis
 """
 
 import concurrent.futures
-import json
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 
 import httpx
 import pytest
 
-from conftest import MODEL, ROOT, TANDEM, Cluster
+from conftest import MODEL, Cluster
 from etcd import Etcd
 from inference import Inference
+from processes import Process
 
 CLIENTS = 4
 PAUSE = float(os.environ.get("TANDEM_TEST_ETCD_PAUSE", "30"))
@@ -37,33 +36,14 @@ def cluster(tmp_path_factory, etcd):
     running.stop()
 
 
-class Router:
-    """One more router of the same cluster."""
-
-    def __init__(self, url: str):
-        self.process = subprocess.Popen(
-            [TANDEM.parent / "tandem-router", "--model", MODEL, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0",
-             "--etcd", url, "--log-json", "--stop-with-stdin"],
-            stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
-        )
-        for line in self.process.stderr:
-            said = json.loads(line)["fields"]
-            if said["message"] == "listening":
-                self.grpc, self.http = said["grpc"], said["http"]
-                break
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
-
-    def stop(self):
-        self.process.stdin.close()
-        assert self.process.wait(40) == 0
-
-
 @pytest.fixture(scope="module")
 def second(etcd, cluster):
-    router = Router(etcd.url)
-    cluster.wait(lambda: httpx.get(f"http://{router.http}/ready").status_code == 200, 20, "a second router that is ready")
+    router = Process("router", "--model", MODEL, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--etcd", etcd.url)
+    http = router.wait(router.ready).addresses["http"]
+    cluster.wait(lambda: httpx.get(f"http://{http}/ready").status_code == 200, 20, "a second router that is ready")
     yield router
-    router.stop()
+    router.terminate()
+    assert router.ended() == 0
 
 
 def requests() -> list[dict]:
@@ -119,7 +99,7 @@ class Load:
 
 
 def test_no_request_fails_whatever_becomes_of_etcd(etcd, cluster, second):
-    routers = [cluster.state["router"]["http"], second.http]
+    routers = [cluster.state["router"]["http"], second.addresses["http"]]
 
     def at_all(name: str, value: float) -> bool:
         return all(cluster.metrics(router)[name] == value for router in routers)
@@ -135,7 +115,7 @@ def test_no_request_fails_whatever_becomes_of_etcd(etcd, cluster, second):
         return at_all("tandem_discovery_connected", 0)
 
     assert whole()
-    with Load([cluster.state["router"]["grpc"], second.grpc]) as load:
+    with Load([cluster.state["router"]["grpc"], second.addresses["grpc"]]) as load:
         # silent, and a worker starts anew meanwhile
         etcd.pause()
         resumes = time.monotonic() + PAUSE

@@ -7,42 +7,16 @@ import time
 import grpc
 import pytest
 
+from keda import Autoscaler, Scaler
+
 PREFILL = {"role": "prefill", "waitSeconds": "0.2", "windowSeconds": "1", "holdSeconds": "3"}
 DECODE = {"role": "decode", "rooms": "0.1", "windowSeconds": "1", "holdSeconds": "3"}
-
-
-class Keda:
-    """What KEDA does at each poll."""
-
-    def __init__(self, inference):
-        self.inference = inference
-
-    def call(self, name: str, timeout: float = 5, **fields):
-        request, call = self.inference.method("externalscaler.ExternalScaler", name)
-        return call(request(**fields), timeout=timeout)
-
-    def target(self, trigger: dict) -> tuple[str, float]:
-        [spec] = self.call("GetMetricSpec", scalerMetadata=trigger).metricSpecs
-        return spec.metricName, spec.targetSizeFloat
-
-    def replicas(self, trigger: dict) -> int:
-        """Desired replicas of an AverageValue target, as the horizontal autoscaler reckons them."""
-        name, target = self.target(trigger)
-        request, _ = self.inference.method("externalscaler.ExternalScaler", "GetMetrics")
-        reference = request().scaledObjectRef
-        reference.scalerMetadata.update(trigger)
-        [value] = self.call("GetMetrics", scaledObjectRef=reference, metricName=f"s0-{name}").metricValues
-        assert value.metricName == f"s0-{name}"
-        return -int(-value.metricValueFloat // target)
-
-    def active(self, trigger: dict) -> bool:
-        return self.call("IsActive", scalerMetadata=trigger).result
 
 
 @pytest.fixture
 def keda(cluster):
     inference = cluster.inference()
-    yield Keda(inference)
+    yield Scaler(inference)
     inference.close()
 
 
@@ -92,3 +66,13 @@ def test_a_trigger_that_is_not_understood_is_refused_by_key(keda):
             keda.target(trigger)
         assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
         assert refused.value.details().startswith(f"scalerMetadata.{key}: ")
+
+
+def test_replicas_are_reckoned_as_kubernetes_does():
+    autoscaler, replicas = Autoscaler(most=12, cooldown=30, stabilization=20), 0
+    for second, active, total, right in (
+        (0, False, 0, 0), (1, True, 0, 1), (2, True, 3, 3), (3, True, 1, 3), (22, True, 2, 3), (23, True, 2, 2), (24, True, 40, 12),
+        (25, True, 11, 12), (40, False, 0, 12), (50, False, 0, 1), (55, False, 0, 0), (56, False, 5, 0),
+    ):  # fmt: skip
+        replicas = autoscaler.decide(second, replicas, active, total, 1.0)
+        assert replicas == right, second
