@@ -256,3 +256,14 @@ def test_flags_of_a_pool_go_before_those_of_all(rendered: Rendered) -> None:
     assert "--float=bf16" in pool and "--checkpoint-format=int8" in pool
     sent = one(rendered("tpu7x"), "LeaderWorkerSet", "tandem-decode-d32")
     assert "--transfer-staging=4294967296" in sent["spec"]["leaderWorkerTemplate"]["workerTemplate"]["spec"]["containers"][0]["args"]
+
+
+def test_from_none_routers_take_requests_that_bring_workers() -> None:
+    def args(prefill: str, *more: str) -> list[str]:
+        pools = ("--set", "autoscaling.kind=keda", "--set-json", f"pools.prefill={prefill}")
+        return one(objects(template(*pools, *more)), "Deployment", "tandem-router")["spec"]["template"]["spec"]["containers"][0]["args"]
+
+    none = '{"name": "a", "autoscale": {"min": 0, "max": 3}}'
+    assert {"--on-demand", "--worker-wait=600"} <= set(args(f"[{none}]"))
+    assert "--worker-wait=90" in args(f"[{none}]", "--set", "router.flags.worker-wait=90")
+    assert "--on-demand" not in args(f'[{none}, {{"name": "b", "replicas": 1}}]')

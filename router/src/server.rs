@@ -86,15 +86,19 @@ impl Router {
         let clients = (listeners.grpc, clients);
         telling.spawn(self.scaling.clone().keep(self.peers.clone()));
         let pages = http::routes(self.meters.clone(), ready.clone()).merge(ingress::openai(self.clone()));
-        // The doors close after the drain began: until then, requests are refused with a reason.
-        let doors = Drain::new();
+        // The doors close after the last request: until then, requests are refused with a reason. Clients by gRPC are told to go at
+        // once, over the connections that they have, for they hold on to those: who knows several routers would come back to this
+        // one with every other request, and be refused until it gives up.
+        let (doors, parting) = (Drain::new(), Drain::new());
         let seen = status::routes(self.clone(), doors.clone());
         let (pages, seen) = match listeners.status {
             Some(listener) => (pages, Some((listener, seen))),
             None if self.clients.are_known() => (pages, None),
             None => (pages.merge(seen), None),
         };
-        let mut grpc = tokio::spawn(serve_grpc(clients, members, doors.clone()));
+        let clients = grpc::serve(clients.0, clients.1, parting.clone());
+        let members = serve_members(members, doors.clone());
+        let mut grpc = tokio::spawn(async move { tokio::try_join!(clients, members).map(drop) });
         let mut http = tokio::spawn(serve_http((listeners.http, pages), seen, doors.clone()));
         let drain = self.drain.clone();
         tokio::select! {
@@ -106,9 +110,10 @@ impl Router {
         self.gate.close();
         ready.set(false);
         self.say(&health, ServingStatus::NotServing).await;
+        parting.begin();
         self.idle(grace).await;
         doors.begin();
-        doors.finish(LAST_BYTES).await;
+        tokio::join!(doors.finish(LAST_BYTES), parting.finish(LAST_BYTES));
         drain.begin();
         drain.finish(LAST_BYTES).await;
         if !grpc.is_finished() {
@@ -177,19 +182,12 @@ async fn serve_http(clients: Pages, operators: Option<Pages>, doors: Drain) -> s
 type Pages = (Listener, axum::Router);
 type Served = (Listener, Routes);
 
-async fn serve_grpc(
-    clients: Served,
-    members: Option<Served>,
-    doors: Drain,
-) -> Result<(), tonic::transport::Error> {
-    let members = async {
-        match members {
-            Some((listener, routes)) => grpc::serve(listener, routes, doors.clone()).await,
-            None => Ok(()),
-        }
-    };
-    tokio::try_join!(grpc::serve(clients.0, clients.1, doors.clone()), members)?;
-    Ok(())
+/// Serves workers where they join at an address of their own.
+async fn serve_members(members: Option<Served>, doors: Drain) -> Result<(), tonic::transport::Error> {
+    match members {
+        Some((listener, routes)) => grpc::serve(listener, routes, doors).await,
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

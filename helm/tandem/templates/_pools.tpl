@@ -114,3 +114,18 @@
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* Whether a role may be scaled to no worker at all. */}}
+{{- define "tandem.onDemand" -}}
+{{- $least := dict "prefill" 0 "decode" 0 -}}
+{{- $scaled := dict -}}
+{{- range include "tandem.pools" . | fromYamlArray -}}
+{{- if .autoscale -}}
+{{- $_ := set $scaled .role true -}}
+{{- end -}}
+{{- $_ := set $least .role (add (get $least .role) (int (ternary (.autoscale | default dict).min .replicas (hasKey . "autoscale")))) -}}
+{{- end -}}
+{{- range $role, $_ := $scaled -}}
+{{- if eq (int (get $least $role)) 0 -}}true{{- end -}}
+{{- end -}}
+{{- end }}
