@@ -17,7 +17,7 @@ from conftest import MODEL, ROOT
 from etcd import Etcd, free
 from processes import Process
 
-sys.path.append(str(ROOT / "sdk" / "python" / "src"))
+sys.path.insert(0, str(ROOT / "sdk" / "python" / "src"))
 import tandem  # noqa: E402
 import tandem.channel  # noqa: E402
 

@@ -7,7 +7,7 @@ import random
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
-sys.path.append(str(ROOT / "sdk" / "python" / "src"))
+sys.path.insert(0, str(ROOT / "sdk" / "python" / "src"))
 import tandem  # noqa: E402
 
 from .stretches import Arrival  # noqa: E402
