@@ -16,6 +16,11 @@ from .run import Run  # noqa: E402
 COLOURS = {"prefill": "#1f77b4", "decode": "#d95f02"}
 
 
+def changes(seen: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Only where something else begins, and the end."""
+    return [now for before, now in zip([None, *seen], seen) if before is None or before[1] != now[1]] + [seen[-1]]
+
+
 def draw(run: Run, path: pathlib.Path, slots: int):
     figure, axes = pyplot.subplots(5, 1, figsize=(10, 11), sharex=True, layout="constrained")
     at = [sample.at for sample in run.samples]
@@ -27,8 +32,10 @@ def draw(run: Run, path: pathlib.Path, slots: int):
     rooms.axhline(slots * float(TRIGGERS["decode"]["rooms"]), color="grey", linestyle=":", linewidth=0.8)
     rooms.set_ylabel("decode: rooms")
     for role, axis in (("prefill", prefill), ("decode", decode)):
-        axis.step(at, [sample.wanted[role] for sample in run.samples], where="post", color=COLOURS[role], label="wanted")
-        axis.fill_between(at, [sample.ready[role] for sample in run.samples], step="post", alpha=0.3, color=COLOURS[role], label="ready")
+        wanted = changes([(sample.at, sample.wanted[role]) for sample in run.samples])
+        ready = changes([(sample.at, sample.ready[role]) for sample in run.samples])
+        axis.step(*zip(*wanted), where="post", color=COLOURS[role], label="wanted")
+        axis.fill_between(*zip(*ready), step="post", alpha=0.3, color=COLOURS[role], label="ready")
         axis.set_ylabel(f"{role} replicas")
         axis.legend(loc="upper left", fontsize=8)
     heard = [answer for answer in run.answers if answer.ttft is not None]

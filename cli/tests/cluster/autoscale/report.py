@@ -55,8 +55,8 @@ is done by a gRPC client of `externalscaler.ExternalScaler` with their arithmeti
 {STABILIZATION:.0f} s of stabilization before replicas are taken away, {COOLDOWN:.0f} s of cooldown before the last one is, at most {MOST} a role. Replicas
 are processes; one that is taken away gets SIGTERM, drains, and has to end with 0. No Kubernetes cluster was used.
 
-The load is an [excerpt](../cli/tests/cluster/traces/README.md) of Azure's conversation trace: every 24th request, prompts and outputs a
-{SHORTER}th as long, played at several speeds; nothing, for long enough to go to none; and its mean as a constant load, 30 minutes of the trace's time.
+The load is an [excerpt](../cli/tests/cluster/traces/README.md) of Azure's conversation trace: every 24th request, prompts and outputs 1/{SHORTER}
+as long, played at several speeds; nothing, for long enough to go to none; and its mean as a constant load, 30 minutes of the trace's time.
 
 {table(run)}
 
