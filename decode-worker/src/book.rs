@@ -8,7 +8,7 @@ use kvxfer::{
 use tokio::sync::watch;
 
 use crate::error::Error;
-use crate::ledger::{Failure, Handed, Ledger};
+use crate::ledger::{Failure, Handed, Ledger, Secrets};
 use crate::room::{Filled, Room};
 
 /// The tickets of this worker: a [`Ledger`] of engine room, and a bell for whoever waits. Clones are the same book.
@@ -39,8 +39,8 @@ impl Book {
         Book { shared: Arc::new(shared) }
     }
 
-    pub(crate) fn reserve(&self, id: TicketId, secret: Secret, state_pos: u32, room: Reservation) {
-        self.ledger().reserve(id, secret, state_pos, room, now());
+    pub(crate) fn reserve(&self, id: TicketId, secrets: Secrets, state_pos: u32, room: Reservation) {
+        self.ledger().reserve(id, secrets, state_pos, room, now());
         self.shared.changed.send_replace(());
     }
 

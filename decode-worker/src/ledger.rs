@@ -22,11 +22,20 @@ pub(crate) struct Ledger<R, H> {
 
 #[derive(Debug)]
 struct Entry<R, H> {
-    secret: Secret,
+    secrets: Secrets,
     state_pos: u32,
     /// Somebody waits for its tokens.
     attached: bool,
     stage: Stage<R, H>,
+}
+
+/// What proves that somebody was given a ticket.
+#[derive(Clone, Debug)]
+pub(crate) struct Secrets {
+    /// Whoever waits for its tokens.
+    pub(crate) ticket: Secret,
+    /// Its sender: the ticket's, bound to both ends.
+    pub(crate) transfer: Secret,
 }
 
 #[derive(Debug)]
@@ -92,10 +101,10 @@ impl<R, H> Ledger<R, H> {
         Ledger { lease, tickets: BTreeMap::new() }
     }
 
-    pub(crate) fn reserve(&mut self, id: TicketId, secret: Secret, state_pos: u32, room: R, now: Instant) {
+    pub(crate) fn reserve(&mut self, id: TicketId, secrets: Secrets, state_pos: u32, room: R, now: Instant) {
         let until = now + self.lease;
         let stage = Stage::Reserved { room, until };
-        let entry = Entry { secret, state_pos, attached: false, stage };
+        let entry = Entry { secrets, state_pos, attached: false, stage };
         self.tickets.insert(id, entry);
     }
 
@@ -108,7 +117,7 @@ impl<R, H> Ledger<R, H> {
             }
             Stage::Reserved { .. } | Stage::Transferring { .. } | Stage::Failed { .. } => None,
         };
-        Some((entry.secret.clone(), entry.state_pos, receipt))
+        Some((entry.secrets.transfer.clone(), entry.state_pos, receipt))
     }
 
     /// Hands the room to a transfer, once; also the position of the state that it must bring.
@@ -193,7 +202,7 @@ impl<R, H> Ledger<R, H> {
     /// Lets one caller, who knows the secret, wait for the tokens.
     pub(crate) fn attach(&mut self, id: &TicketId, secret: &Secret) -> bool {
         match self.tickets.get_mut(id) {
-            Some(entry) if entry.secret == *secret && !entry.attached => {
+            Some(entry) if entry.secrets.ticket == *secret && !entry.attached => {
                 entry.attached = true;
                 true
             }

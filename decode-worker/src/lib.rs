@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use host::Host;
-use kvxfer::{Meters, Pace, Receiver};
+use kvxfer::{EndKey, Meters, Pace, Receiver};
 use net::Listener;
 use proto::v1::Role;
 use proto::v1::decode_server::DecodeServer;
@@ -91,6 +91,7 @@ pub fn build(flags: Flags, deps: Deps) -> Result<DecodeWorker, BuildError> {
         book,
         drain: at.drain.clone(),
         random: at.random.clone(),
+        key: EndKey::new(at.random.bytes()),
     };
     Ok(DecodeWorker { flags, host, at, data, data_endpoint, service, receiver: Arc::new(receiver) })
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use engine::EngineHandle;
 use futures::Stream;
-use kvxfer::{Layout, Secret, TicketId};
+use kvxfer::{EndKey, Layout, PublicEnd, Secret, TicketId};
 use process::{Drain, Random};
 use programs::sampling::Sampling;
 use proto::status::Fault;
@@ -19,6 +19,7 @@ use worker::Incarnation;
 
 use crate::book::Book;
 use crate::error::{Error, status};
+use crate::ledger::Secrets;
 use crate::run::{Asked, answer};
 
 /// `tandem.v1.Decode`.
@@ -30,6 +31,7 @@ pub(crate) struct Service {
     pub(crate) drain: Drain,
     /// Of ticket ids and secrets.
     pub(crate) random: Random,
+    pub(crate) key: EndKey,
 }
 
 /// What stays the same for the life of the process.
@@ -80,22 +82,32 @@ impl Service {
         deadline: Option<std::time::Instant>,
     ) -> Result<Ticket, Error> {
         let tokens = self.check_reserve(&message)?;
+        let (id, ticket) = (self.random.bytes(), Secret(self.random.bytes()));
+        let transfer = self.transfer_secret(&ticket, &message.sender_key)?;
         let room = self.engine.reserve_by(tokens, deadline).await?;
-        let (id, secret) = (self.random.bytes(), self.random.bytes::<32>());
+        let secrets = Secrets { ticket, transfer };
         let ticket = Ticket {
             id: TicketId(id).to_string(),
             address: self.facts.grpc_address.clone(),
             data_endpoint: self.facts.data_endpoint.clone(),
             incarnation: self.facts.incarnation.bytes(),
-            secret: secret.to_vec().into(),
+            secret: secrets.ticket.0.to_vec().into(),
             lease_millis: self.facts.lease_millis,
             capacity_tokens: tokens,
             state_pos: message.prompt_tokens,
             layout: Some(host::layout_message(&self.facts.layout)),
             fingerprint: Some(self.facts.fingerprint.clone()),
+            receiver_key: self.key.public().bytes().to_vec().into(),
         };
-        self.book.reserve(TicketId(id), Secret(secret), message.prompt_tokens, room);
+        self.book.reserve(TicketId(id), secrets, message.prompt_tokens, room);
         Ok(ticket)
+    }
+
+    /// What the worker that has `sender_key` must prove to know.
+    fn transfer_secret(&self, ticket: &Secret, sender_key: &[u8]) -> Result<Secret, Error> {
+        let invalid = |why: String| Error::Message(Fault::invalid("sender_key", why));
+        let sender = PublicEnd::try_from(sender_key).map_err(|bad| invalid(bad.to_string()))?;
+        self.key.bind(ticket, &sender).map_err(|bad| invalid(bad.to_string()))
     }
 
     fn asked(

@@ -25,6 +25,7 @@
 //! Either side may say `Abort(reason)` at any point, and says `Heartbeat` when it has nothing else to say.
 
 mod awake;
+mod binding;
 mod ends;
 mod error;
 mod frame;
@@ -48,6 +49,7 @@ mod wire;
 #[cfg(target_endian = "big")]
 compile_error!("numbers travel little-endian and are shared with the wire without conversion");
 
+pub use binding::{EndKey, NobodysKey, PublicEnd};
 pub use ends::{Sink, Source, TicketBook};
 pub use error::Error;
 pub use layout::{Difference, Layout};

@@ -22,7 +22,8 @@ impl fmt::Display for LinkId {
     }
 }
 
-/// Known to the two ends of one transfer only; keys the greeting and every digest.
+/// Known to the two ends of one transfer only; keys the greeting and every digest. What a decode worker issues is bound to both ends
+/// before it does ([`crate::EndKey::bind`]).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub [u8; 32]);
 

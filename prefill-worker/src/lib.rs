@@ -12,9 +12,9 @@ mod service;
 use std::sync::Arc;
 
 use host::Host;
-use kvxfer::{Meters, Pace, Sender};
-use proto::v1::Role;
+use kvxfer::{EndKey, Meters, Pace, Sender};
 use proto::v1::prefill_server::PrefillServer;
+use proto::v1::{Role, WorkerRecord};
 use proto::{DESCRIPTORS, MESSAGE_LIMIT};
 use worker::Serving;
 
@@ -55,6 +55,7 @@ pub fn build(flags: Flags, deps: Deps) -> PrefillWorker {
         engine: host.handle(),
         means: Means { sender: Arc::new(sender), random: at.random.clone() },
         drain: at.drain.clone(),
+        key: EndKey::new(at.random.bytes()),
     };
     PrefillWorker { flags, host, at, service }
 }
@@ -64,7 +65,8 @@ impl PrefillWorker {
     pub async fn serve(self) -> Result<(), worker::Error> {
         let PrefillWorker { flags, host, at, service } = self;
         let name = flags.worker.worker_name("prefill");
-        let record = host.record(name, Role::Prefill, &at, String::new());
+        let sender_key = service.key.public().bytes().to_vec().into();
+        let record = WorkerRecord { sender_key, ..host.record(name, Role::Prefill, &at, String::new()) };
         let (health, routes) = process::grpc::base(DESCRIPTORS)?;
         let server = PrefillServer::new(service)
             .max_decoding_message_size(MESSAGE_LIMIT)

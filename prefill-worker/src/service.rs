@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use engine::{EngineHandle, PrefillJob};
 use futures::Stream;
-use kvxfer::{Layout, Secret, Ticket};
+use kvxfer::{EndKey, Layout, PublicEnd, Secret, Ticket};
 use process::Drain;
 use programs::sampling::Sampling;
 use proto::status::Fault;
@@ -23,6 +23,8 @@ pub(crate) struct Service {
     pub(crate) engine: EngineHandle,
     pub(crate) means: Means,
     pub(crate) drain: Drain,
+    /// Tickets are bound to it.
+    pub(crate) key: EndKey,
 }
 
 /// What stays the same for the life of the process.
@@ -92,13 +94,16 @@ impl Service {
             return Err(invalid("ticket.state_pos", why));
         }
         let bad = |field: &'static str| move |bad: kvxfer::BadLength| invalid(field, bad.to_string());
+        let secret = Secret::try_from(&message.secret[..]).map_err(bad("ticket.secret"))?;
+        let receiver = PublicEnd::try_from(&message.receiver_key[..]).map_err(bad("ticket.receiver_key"))?;
+        let bound = self.key.bind(&secret, &receiver);
         Ok(Ticket {
             id: message
                 .id
                 .parse()
                 .map_err(|bad: kvxfer::BadTicketId| invalid("ticket.id", bad.to_string()))?,
             endpoint: message.data_endpoint,
-            secret: Secret::try_from(&message.secret[..]).map_err(bad("ticket.secret"))?,
+            secret: bound.map_err(|bad| invalid("ticket.receiver_key", bad.to_string()))?,
             incarnation: kvxfer::Incarnation::try_from(&message.incarnation[..])
                 .map_err(bad("ticket.incarnation"))?,
             layout: self.facts.layout,

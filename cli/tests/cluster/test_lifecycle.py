@@ -1,6 +1,7 @@
 """Nothing is left held after much traffic, and nothing is left running after the end."""
 
 import concurrent.futures
+import contextlib
 import random
 import subprocess
 import time
@@ -58,7 +59,7 @@ def test_stopping_ends_running_streams_whole_and_every_process(tmp_path):
 def test_a_worker_that_drains_is_alive_until_its_last_stream_has_ended(pairs):
     client = pairs.inference()
     stream = client.generate(
-        tokens={"ids": [9] * 40}, sampling={"maxTokens": 300, "temperature": 0, "ignoreEos": True},
+        tokens={"ids": [9] * 40}, sampling={"maxTokens": 800, "temperature": 0, "ignoreEos": True},
     )
     tokens = len(next(stream).token_ids)
     [worker] = [each for each in pairs.workers("decode") if pairs.metrics(each["http"])["tandem_pool_slots_held"]]
@@ -68,17 +69,31 @@ def test_a_worker_that_drains_is_alive_until_its_last_stream_has_ended(pairs):
     request, drain = own.method("tandem.v1.Worker", "Drain")
     assert drain(request(incarnation=record.incarnation)).running == 1
     own.close()
-    health, ready = set(), set()
-    for response in stream:
-        tokens += len(response.token_ids)
-        if not response.HasField("finish"):
-            health.add(httpx.get(f"http://{worker['http']}/health", timeout=5).status_code)
-            ready.add(httpx.get(f"http://{worker['http']}/ready", timeout=5).status_code)
-    assert (tokens, health) == (300, {200})
-    assert 503 in ready, "it says that it takes nothing new"
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        probed = pool.submit(probes, worker["http"])
+        tokens += sum(len(response.token_ids) for response in stream)
+        ended = time.monotonic()
+    # What is under way to the client when the worker ends its stream is left out.
+    during = [answers for asked, answers in probed.result() if asked < ended - 0.3]
+    assert tokens == 800
+    assert {health for health, _ in during} == {200}, "whoever is alive is not killed"
+    assert 503 in {ready for _, ready in during}, "it says that it takes nothing new"
     pairs.wait(lambda: pairs.is_back(worker), 120, "another start of the worker")
     pairs.wait_idle()
     client.close()
+
+
+def probes(address: str) -> list[tuple[float, tuple[int, int]]]:
+    """When a worker was asked, and what `/health` and `/ready` said, until it is gone."""
+    answers = []
+    until = time.monotonic() + 60
+    with contextlib.suppress(httpx.TransportError):
+        while time.monotonic() < until:
+            asked = time.monotonic()
+            health, ready = (httpx.get(f"http://{address}/{path}", timeout=5).status_code for path in ("health", "ready"))
+            answers.append((asked, (health, ready)))
+            time.sleep(0.01)
+    return answers
 
 
 @pytest.mark.parametrize("role", ["prefill", "decode"])

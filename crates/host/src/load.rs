@@ -109,7 +109,7 @@ impl Host {
         self.engine.handle().facts().ladder.context
     }
 
-    /// What this worker joins the membership with. `data` is where it takes state in, if it does.
+    /// What this worker joins the membership with. `data` is where it takes state in, if it does. A role's own fields are left to it.
     pub fn record(&self, name: String, role: v1::Role, at: &Serving, data: String) -> v1::WorkerRecord {
         let handle = self.engine.handle();
         let ladder: &ShapeLadder = &handle.facts().ladder;
@@ -126,6 +126,7 @@ impl Host {
             capacity: Some(capacity(ladder)),
             pid: std::process::id(),
             hash_unit_tokens: self.engine.handle().hash_unit().map_or(0, |unit| unit.tokens().0),
+            ..v1::WorkerRecord::default()
         }
     }
 

@@ -4,13 +4,13 @@ const ID: TicketId = TicketId([1; 16]);
 const LEASE: Duration = Duration::from_secs(10);
 const RECEIPT: Receipt = Receipt { segments: 3, bytes: 99 };
 
-fn secret() -> Secret {
-    Secret([5; 32])
+fn secrets() -> Secrets {
+    Secrets { ticket: Secret([5; 32]), transfer: Secret([6; 32]) }
 }
 
 fn reserved(now: Instant) -> Ledger<&'static str, &'static str> {
     let mut ledger = Ledger::new(LEASE);
-    ledger.reserve(ID, secret(), 7, "room", now);
+    ledger.reserve(ID, secrets(), 7, "room", now);
     ledger
 }
 
@@ -22,9 +22,10 @@ fn seconds(seconds: u64) -> Duration {
 fn a_ticket_goes_its_way_once() {
     let now = Instant::now();
     let mut ledger = reserved(now);
-    assert_eq!(ledger.expected(&ID), Some((secret(), 7, None)));
-    assert!(ledger.attach(&ID, &secret()));
-    assert!(!ledger.attach(&ID, &secret()), "one stream a ticket");
+    assert_eq!(ledger.expected(&ID), Some((secrets().transfer, 7, None)));
+    assert!(!ledger.attach(&ID, &secrets().transfer), "its sender does not get its tokens");
+    assert!(ledger.attach(&ID, &secrets().ticket));
+    assert!(!ledger.attach(&ID, &secrets().ticket), "one stream a ticket");
     assert!(matches!(ledger.take(&ID), Handed::NotYet));
     assert_eq!(ledger.open(&ID, now), Ok(("room", 7)));
     assert_eq!(ledger.open(&ID, now), Err(Reason::TicketUsed));
@@ -36,7 +37,7 @@ fn a_ticket_goes_its_way_once() {
     assert!(ledger.release(&ID, now).is_none(), "the room is with the answer");
     assert!(ledger.release(&ID, now).is_none());
     // a sender that lost the answer still finds it
-    assert_eq!(ledger.expected(&ID), Some((secret(), 7, Some(RECEIPT))));
+    assert_eq!(ledger.expected(&ID), Some((secrets().transfer, 7, Some(RECEIPT))));
     ledger.expire(now + REMEMBERED);
     assert_eq!(ledger.expected(&ID), None);
     assert_eq!(ledger.deadline(), None);
@@ -114,7 +115,7 @@ fn strangers_do_not_attach() {
     let now = Instant::now();
     let mut ledger = reserved(now);
     assert!(!ledger.attach(&ID, &Secret([6; 32])));
-    assert!(!ledger.attach(&TicketId([2; 16]), &secret()));
+    assert!(!ledger.attach(&TicketId([2; 16]), &secrets().ticket));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod rig;
 use std::time::Duration;
 
 use engine::fake::expected;
+use kvxfer::EndKey;
 use programs::sampling::SampleRow;
 use proto::status::Fault;
 use proto::v1::prefill_response::Event as Prefilled;
@@ -180,6 +181,23 @@ async fn wrong_messages_are_refused_by_field() {
     let ticket = rig.reserve(10, 5).await.unwrap();
     let (prefilled, _) = rig.run(&prompt(11), 5, &ticket).await;
     assert_eq!(reason(prefilled.unwrap_err()), (ErrorReason::InvalidField, "ticket.state_pos".to_owned()));
+    rig.all_given_back().await;
+}
+
+#[tokio::test]
+async fn a_ticket_is_of_use_to_the_worker_it_is_bound_to_and_to_no_other() {
+    let rig = Rig::start().await;
+    let other = EndKey::new([7; 32]).public();
+    let stolen = rig.reserve_with(10, 5, |message| message.sender_key = other.bytes().to_vec().into()).await;
+    let (prefilled, _) = rig.run(&prompt(10), 5, &stolen.unwrap()).await;
+    let fault = prefilled.unwrap_err();
+    assert_eq!(fault.reason, ErrorReason::TransferFailed);
+    assert!(fault.message.contains("unknown ticket"), "{fault:?}");
+    for (key, why) in [(vec![], "0 bytes instead of 32"), (vec![0; 32], "is no public key of one end")] {
+        let refused = rig.reserve_with(10, 5, |message| message.sender_key = key.into()).await.unwrap_err();
+        assert_eq!(refused.field.as_deref(), Some("sender_key"));
+        assert!(refused.message.contains(why), "{refused:?}");
+    }
     rig.all_given_back().await;
 }
 

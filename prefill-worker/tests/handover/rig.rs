@@ -18,9 +18,10 @@ use proto::v1::decode_client::DecodeClient;
 use proto::v1::prefill_client::PrefillClient;
 use proto::v1::prefill_response::Event as Prefilled;
 use proto::v1::run_response::Event as Decoded;
+use proto::v1::worker_client::WorkerClient;
 use proto::v1::{
-    Fingerprint, PrefillRequest, PrefillResponse, ReleaseRequest, ReserveRequest, RunRequest, RunResponse,
-    Ticket,
+    DescribeRequest, Fingerprint, PrefillRequest, PrefillResponse, ReleaseRequest, ReserveRequest,
+    RunRequest, RunResponse, Ticket,
 };
 use telemetry::Meters;
 use tokio::task::JoinHandle;
@@ -69,6 +70,8 @@ pub(crate) struct Rig {
     engines: [EngineHandle; 2],
     meters: [Meters; 2],
     incarnations: [Vec<u8>; 2],
+    /// Of the prefill worker.
+    sender_key: Vec<u8>,
     drains: [Drain; 2],
     workers: Vec<JoinHandle<()>>,
     prefill: PrefillClient<Channel>,
@@ -147,6 +150,7 @@ impl Rig {
             Channel::from_shared(format!("http://{}", at.grpc_address)).unwrap().connect_lazy()
         };
         let (prefill, decode) = (PrefillClient::new(channel(&p.at)), DecodeClient::new(channel(&d.at)));
+        let mut about = WorkerClient::new(channel(&p.at));
         let (prefill_device, decode_device) = (p.device, d.device);
         let data = net::system().bind("127.0.0.1:0", net::Traffic::Bulk).await.unwrap();
         let deps = decode_worker::Deps { host: d.host, at: d.at, data };
@@ -157,7 +161,20 @@ impl Rig {
             tokio::spawn(async { prefilling.serve().await.unwrap() }),
             tokio::spawn(async { decoding.serve().await.unwrap() }),
         ];
-        Rig { prefill_device, decode_device, engines, meters, incarnations, drains, workers, prefill, decode }
+        let described = about.describe(DescribeRequest {}).await.unwrap().into_inner();
+        let sender_key = described.record.unwrap().sender_key.into();
+        Rig {
+            prefill_device,
+            decode_device,
+            engines,
+            meters,
+            incarnations,
+            sender_key,
+            drains,
+            workers,
+            prefill,
+            decode,
+        }
     }
 
     pub(crate) fn slow(&self, step: Duration) {
@@ -192,6 +209,7 @@ impl Rig {
             prompt_tokens: prompt,
             max_tokens: max,
             fingerprint: Some(Fingerprint { model: "fake".to_owned(), ..Fingerprint::default() }),
+            sender_key: self.sender_key.clone().into(),
         };
         change(&mut message);
         let reserved = self.decode.clone().reserve(message).await;

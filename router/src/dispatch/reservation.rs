@@ -82,6 +82,7 @@ fn ask(
         prompt_tokens: admitted.log.prompt_tokens(&admitted.request),
         max_tokens: admitted.log.left(&admitted.request),
         fingerprint: placed.prefill.record.fingerprint.clone(),
+        sender_key: placed.prefill.record.sender_key.clone(),
     };
     let release = ReleaseRequest {
         request_id: message.request_id.clone(),
