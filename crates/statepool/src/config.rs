@@ -82,7 +82,7 @@ impl Default for Marks {
 pub enum Keep {
     /// The least recently used.
     Recent,
-    /// The one with the least expected reuse for what it takes (GreedyDual-Size-Frequency): uses x tokens that were to be
+    /// The one with the least expected reuse for what it takes (GreedyDual-Size-Frequency): uses^0.75 x tokens that were to be
     /// computed again / bytes or pages, and a clock that grows with every eviction, so that old fame fades.
     Worth,
 }
