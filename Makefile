@@ -38,7 +38,8 @@ tools: etcd .venv/.ready .tools/sdk/.ready .venv-helm/.ready ## What tests need 
 	@scripts/helm.sh >/dev/null
 
 test-rust: plugin etcd
-	@$(CARGO) test --release --workspace
+	@$(CARGO) test --release --workspace --lib --bins --tests
+	@$(CARGO) test --release -p tandem-stablehlo --doc
 
 test-cluster: build etcd .venv/.ready ## Real clients against a real local cluster
 	@.venv/bin/python -m pytest -q cli/tests/cluster --ignore cli/tests/cluster/browser

@@ -16,7 +16,7 @@ use tokio::{sync::mpsc, time::sleep};
 use worker::Numerics;
 
 use self::{
-    child::{Child, Event, Program, Spec},
+    child::{Child, Event, HEARD, Program, Spec},
     progress::Progress,
     state::State,
 };
@@ -84,7 +84,7 @@ impl Flags {
             format!("--model={}", self.model.display()),
             format!("--grpc={}", self.grpc),
             format!("--http={}", self.http),
-            format!("--log={}", self.log),
+            self.log(),
         ];
         if (self.tls.is_some() || self.credentials.is_some()) && self.etcd.etcd.is_empty() {
             args.push("--members=127.0.0.1:0".to_owned());
@@ -94,6 +94,11 @@ impl Flags {
         args.extend(self.etcd.to_flags());
         args.extend_from_slice(&self.router_flag);
         args
+    }
+
+    /// Whatever else is asked for, what is heard of processes is logged.
+    fn log(&self) -> String {
+        format!("--log={HEARD},{}", self.log)
     }
 
     fn tls(&self) -> Option<String> {
@@ -108,7 +113,7 @@ impl Flags {
             format!("--router={router}"),
             format!("--name={name}"),
             format!("--threads={threads}"),
-            format!("--log={}", self.log),
+            self.log(),
         ];
         args.extend(self.tls());
         args.extend(self.etcd.to_flags());

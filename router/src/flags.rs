@@ -78,6 +78,10 @@ pub struct Flags {
     /// requests wait for them though there has never been one
     #[arg(long, env = "TANDEM_ON_DEMAND")]
     pub on_demand: bool,
+    /// After so many seconds a client's gRPC connection takes no new calls and ends with its last one: clients look up anew which routers
+    /// there are, and find those that were added
+    #[arg(long, env = "TANDEM_CONNECTION_AGE", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    pub connection_age: u64,
     /// Silence after which a worker is no longer a member (milliseconds)
     #[arg(long, env = "TANDEM_LEASE", default_value_t = 5000)]
     pub lease: u64,
@@ -112,6 +116,7 @@ impl Flags {
                 wait: Duration::from_secs(self.worker_wait),
             },
             on_demand: self.on_demand,
+            connection_age: Duration::from_secs(self.connection_age),
         }
     }
 

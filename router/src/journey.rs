@@ -39,6 +39,8 @@ pub struct Config {
     pub bounds: Bounds,
     /// Workers come when requests ask for them.
     pub on_demand: bool,
+    /// After which a client's gRPC connection takes no more calls, so that its client looks up anew which routers there are.
+    pub connection_age: Duration,
 }
 
 /// What a router is given from outside.
@@ -76,6 +78,7 @@ pub struct Router {
     pub(crate) built: Instant,
     dispatch: Dispatch,
     timeout: Duration,
+    pub(crate) connection_age: Duration,
     pub(crate) random: Random,
     pub(crate) clients: Clients,
 }
@@ -107,6 +110,7 @@ impl Router {
             built: Instant::now(),
             dispatch,
             timeout: config.timeout,
+            connection_age: config.connection_age,
             random: deps.random,
             clients: deps.clients,
         }

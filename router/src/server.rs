@@ -90,13 +90,13 @@ impl Router {
         // once, over the connections that they have, for they hold on to those: who knows several routers would come back to this
         // one with every other request, and be refused until it gives up.
         let (doors, parting) = (Drain::new(), Drain::new());
-        let seen = status::routes(self.clone(), doors.clone());
+        let seen = status::routes(self.clone(), ready.clone(), doors.clone());
         let (pages, seen) = match listeners.status {
             Some(listener) => (pages, Some((listener, seen))),
             None if self.clients.are_known() => (pages, None),
             None => (pages.merge(seen), None),
         };
-        let clients = grpc::serve(clients.0, clients.1, parting.clone());
+        let clients = grpc::serve(clients.0, clients.1, parting.clone(), Some(self.connection_age));
         let members = serve_members(members, doors.clone());
         let mut grpc = tokio::spawn(async move { tokio::try_join!(clients, members).map(drop) });
         let mut http = tokio::spawn(serve_http((listeners.http, pages), seen, doors.clone()));
@@ -185,7 +185,7 @@ type Served = (Listener, Routes);
 /// Serves workers where they join at an address of their own.
 async fn serve_members(members: Option<Served>, doors: Drain) -> Result<(), tonic::transport::Error> {
     match members {
-        Some((listener, routes)) => grpc::serve(listener, routes, doors).await,
+        Some((listener, routes)) => grpc::serve(listener, routes, doors, None).await,
         None => Ok(()),
     }
 }

@@ -27,6 +27,7 @@ pub(crate) const CONFIG: Config = Config {
     timeout: Duration::from_secs(10),
     bounds: Bounds { retries: 5, losses: 3, wait: Duration::from_millis(150) },
     on_demand: false,
+    connection_age: Duration::from_secs(60),
 };
 
 /// What a worker does wrong.

@@ -48,6 +48,9 @@ pub(super) struct Spec {
     pub(super) args: Vec<String>,
 }
 
+/// Log filter for the lines that are listened for.
+pub(super) const HEARD: &str = "worker::shell=info,host::load=info,discovery::remote=info,discovery::etcd::announce=info,tandem_router=info";
+
 /// Where a ready process is reached, as it logs it.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Addresses {

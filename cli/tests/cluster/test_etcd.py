@@ -124,6 +124,7 @@ def test_no_request_fails_whatever_becomes_of_etcd(etcd, cluster, second):
         for path in ("health", "ready"):
             answer = httpx.get(f"http://{routers[0]}/{path}")
             assert answer.status_code == 200 and "etcd is away" in answer.text, answer.text
+        assert "etcd is away" in httpx.get(f"http://{routers[0]}/status").json()["router"]["trouble"]
         victim = cluster.workers("decode")[0]
         os.kill(victim["pid"], signal.SIGKILL)
         load.goes_on(resumes - time.monotonic())

@@ -44,7 +44,8 @@ def test_a_thousand_requests_a_third_cancelled_leave_nothing_held(cluster):
 
 
 def test_stopping_ends_running_streams_whole_and_every_process(tmp_path):
-    running = Cluster(tmp_path)
+    # what is not logged is heard all the same
+    running = Cluster(tmp_path, more=("--log=error",))
     client = running.inference()
     pids = [running.state["router"]["pid"], *(worker["pid"] for worker in running.state["workers"])]
     stream = client.generate(tokens={"ids": [7] * 50}, sampling={"maxTokens": 100, "temperature": 0, "ignoreEos": True})

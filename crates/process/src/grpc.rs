@@ -21,14 +21,24 @@ pub fn base(descriptors: &'static [u8]) -> Result<(HealthReporter, Routes), toni
     Ok((reporter, routes))
 }
 
-/// Serves until the drain begins, then lets running calls end; the drain's force cuts them off.
-pub async fn serve(listener: Listener, routes: Routes, drain: Drain) -> Result<(), tonic::transport::Error> {
+/// Serves until the drain begins, then lets running calls end; the drain's force cuts them off. A connection of `age` is told to take
+/// no more calls, so that its client looks up anew who serves.
+pub async fn serve(
+    listener: Listener,
+    routes: Routes,
+    drain: Drain,
+    age: Option<Duration>,
+) -> Result<(), tonic::transport::Error> {
     let _work = drain.hold();
     let incoming = futures::stream::unfold(listener, |mut listener| async move {
         let (stream, _) = accepted(&mut listener).await;
         Some((Ok::<_, io::Error>(stream), listener))
     });
-    let server = Server::builder()
+    let aging = match age {
+        Some(age) => Server::builder().max_connection_age(age),
+        None => Server::builder(),
+    };
+    let server = aging
         .http2_keepalive_interval(Some(Duration::from_secs(1)))
         .http2_keepalive_timeout(Some(Duration::from_secs(3)))
         .initial_stream_window_size(1 << 20)

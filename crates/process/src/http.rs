@@ -49,8 +49,13 @@ impl Ready {
         *self.detail.lock().unwrap_or_else(PoisonError::into_inner) = detail;
     }
 
+    /// What is said below.
+    pub fn detail(&self) -> String {
+        self.detail.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn with_detail(&self, answer: &str) -> String {
-        let detail = self.detail.lock().unwrap_or_else(PoisonError::into_inner);
+        let detail = self.detail();
         if detail.is_empty() { format!("{answer}\n") } else { format!("{answer}\n{detail}\n") }
     }
 }

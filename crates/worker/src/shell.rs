@@ -161,7 +161,7 @@ impl Serving {
         };
         // The server outlives the announcement by a moment: what was placed here before the router knew still arrives.
         let closing = Drain::new();
-        let server = tokio::spawn(grpc::serve(self.grpc, routes, closing.clone()));
+        let server = tokio::spawn(grpc::serve(self.grpc, routes, closing.clone(), None));
         self.ready.set(true);
         tracing::info!(
             worker = record.name,

@@ -127,7 +127,7 @@ async fn routers_add_up_what_they_have() {
         let demand = Demand::default();
         let service = PeerServer::new(PeerService::new(demand.clone(), own.to_vec().into()));
         let (_, routes) = grpc::base(proto::DESCRIPTORS).unwrap();
-        tokio::spawn(grpc::serve(listener, routes.add_service(service), stop.clone()));
+        tokio::spawn(grpc::serve(listener, routes.add_service(service), stop.clone(), None));
         demands.push(demand);
     }
     let one = Peers::new(names.clone(), network.clone(), b"one".to_vec().into());

@@ -1,7 +1,10 @@
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use discovery::MembershipService;
+use hyper_util::rt::TokioIo;
 use net::{Listener, Traffic};
 use proto::status::Fault;
 use proto::v1::inference_client::InferenceClient;
@@ -11,13 +14,13 @@ use proto::v1::{
 };
 use tokio::net::TcpStream;
 use tonic::Code;
-use tonic::transport::Channel;
+use tonic::transport::{Channel, Endpoint, Uri};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use super::Listeners;
-use crate::journey::Config;
+use crate::Config;
 use crate::test_cluster::{CONFIG, Cluster, Ill, PATIENT};
 
 fn request(max_tokens: u32) -> GenerateRequest {
@@ -142,6 +145,37 @@ async fn on_demand_a_request_brings_the_workers_that_it_waits_for() {
     assert!(deltas.message().await.unwrap().is_some());
     assert_eq!(wanted(), 0);
     drop(deltas);
+    cluster.drain.begin();
+    tokio::time::timeout(Duration::from_secs(3), serving).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_old_connection_is_replaced_and_loses_no_stream() {
+    let aging = Config { connection_age: Duration::from_millis(300), ..CONFIG };
+    let cluster = Cluster::start(aging, 1, 1).await;
+    let listeners = Listeners { grpc: bound().await, http: bound().await, members: None, status: None };
+    let address = listeners.grpc.local_addr().unwrap();
+    let membership = MembershipService::new(cluster.registry.clone(), Duration::from_secs(1));
+    let router = cluster.router.clone();
+    let serving = tokio::spawn(router.serve(listeners, membership, Duration::from_secs(5)));
+    let dials = Arc::new(AtomicUsize::new(0));
+    let dialled = dials.clone();
+    let dial = tower::service_fn(move |_: Uri| {
+        dialled.fetch_add(1, Ordering::Relaxed);
+        async move { TcpStream::connect(address).await.map(TokioIo::new) }
+    });
+    let channel = Endpoint::from_static("http://router").connect_with_connector_lazy(dial);
+    says(&channel, ServingStatus::Serving).await;
+    let mut client = InferenceClient::new(channel.clone());
+    cluster.falls_ill("d0", Ill::Slow(700));
+    let mut deltas = client.generate(request(9)).await.unwrap().into_inner();
+    let mut text = String::new();
+    while let Some(delta) = deltas.message().await.unwrap() {
+        text.push_str(&delta.text);
+    }
+    assert_eq!(text, "abcdefghi", "its stream was longer than the connection's age");
+    client.list_models(ListModelsRequest {}).await.unwrap();
+    assert!(dials.load(Ordering::Relaxed) > 1);
     cluster.drain.begin();
     tokio::time::timeout(Duration::from_secs(3), serving).await.unwrap().unwrap().unwrap();
 }

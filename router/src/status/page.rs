@@ -18,6 +18,7 @@ use axum::routing::get;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use process::Drain;
+use process::http::Ready;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -55,6 +56,7 @@ const FILES: [(&str, &str, &str); 7] = [
 #[derive(Clone, Debug)]
 struct Live {
     router: Router,
+    ready: Ready,
     doors: Drain,
     /// The last snapshot as JSON, and when it was made.
     last: Arc<Mutex<Option<(Instant, Bytes)>>>,
@@ -62,9 +64,9 @@ struct Live {
 }
 
 /// The page at `/`, and what it is made of under `/status`. Streams end when `doors` close.
-pub(crate) fn routes(router: Router, doors: Drain) -> Routes {
+pub(crate) fn routes(router: Router, ready: Ready, doors: Drain) -> Routes {
     let viewers = Arc::new(Semaphore::new(VIEWERS));
-    let live = Live { router, doors, last: Arc::default(), viewers };
+    let live = Live { router, ready, doors, last: Arc::default(), viewers };
     let routes = Routes::new().route("/status", get(once)).route("/status/events", get(events));
     let file = |kind, text| get(move || async move { answer(kind, Body::from(text)) });
     FILES
@@ -122,7 +124,7 @@ impl Live {
         {
             return Some(json.clone());
         }
-        match serde_json::to_vec(&self.router.snapshot(now)) {
+        match serde_json::to_vec(&self.router.snapshot(self.ready.detail(), now)) {
             Ok(json) => {
                 let json = Bytes::from(json);
                 *last = Some((now, json.clone()));
@@ -137,7 +139,7 @@ impl Live {
 }
 
 impl Router {
-    fn snapshot(&self, now: Instant) -> Snapshot {
+    fn snapshot(&self, trouble: String, now: Instant) -> Snapshot {
         let (view, members_followed) = self.fleet.seen();
         let (running, ended) = self.journal.records();
         let unplaced = self.demand.now();
@@ -152,6 +154,7 @@ impl Router {
             migrations: self.metrics.migrations.get(),
             outcomes: self.metrics.outcomes(),
             members_followed,
+            trouble,
         };
         let checkpoints = |record: &_| self.fleet.checkpoints(record);
         Snapshot::of(Seen { router, view: &view, checkpoints: &checkpoints, running, ended }, now)

@@ -40,6 +40,8 @@ pub(super) struct RouterState {
     pub(super) outcomes: BTreeMap<String, u64>,
     /// Whether the registry still tells of members that come and go.
     pub(super) members_followed: bool,
+    /// What health and readiness say below their answer: that etcd is away.
+    pub(super) trouble: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -70,7 +70,7 @@ impl Worker {
         *worker.seat.lock().unwrap() = Some(worker.sit(registry));
         let routes =
             Routes::new(PrefillServer::new(worker.clone())).add_service(DecodeServer::new(worker.clone()));
-        tokio::spawn(process::grpc::serve(listener, routes, Drain::new()));
+        tokio::spawn(process::grpc::serve(listener, routes, Drain::new(), None));
         worker
     }
 

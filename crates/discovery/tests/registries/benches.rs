@@ -55,7 +55,7 @@ impl Inside {
             };
             says.send(bound).unwrap();
             let routes = Routes::new(MembershipServer::new(membership));
-            process::grpc::serve(listener, routes, Drain::new()).await
+            process::grpc::serve(listener, routes, Drain::new(), None).await
         });
         Self { address: address_said.await.unwrap(), registry, runtime: Some(runtime) }
     }

@@ -37,7 +37,7 @@ impl Worker {
             let record = record(&name, role, &incarnation, address);
             let service = WorkerService::new(record.clone(), incarnation, heard.clone(), None, Drain::new());
             let routes = Routes::new(WorkerServer::new(service));
-            let server = tokio::spawn(process::grpc::serve(listener, routes, Drain::new()));
+            let server = tokio::spawn(process::grpc::serve(listener, routes, Drain::new(), None));
             let end = tokio::select! {
                 refused = announce.announce(record, heard) => Some(refused),
                 _ = leaves => None,

@@ -24,7 +24,7 @@ async fn writes_what_was_recorded(name: &str, devices: [usize; 2]) {
     let receiver = start(name, Role::Decode, devices[1], 64);
     let (mut drafted, mut prompts) = (0, 0);
     let records = records(&demo(name));
-    for record in records.into_iter().filter(|record| record.generated_ids.len() > 1).step_by(10) {
+    for record in records.into_iter().filter(|record| record.generated_ids.len() > 1).step_by(12) {
         let sampling = greedy(record.generated_ids.len());
         let (tokens, drafts) =
             across(&sender.handle(), &receiver.handle(), &record.prompt_ids, &sampling).await;

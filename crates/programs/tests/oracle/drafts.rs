@@ -7,9 +7,9 @@ use programs::sampling::{Asked, SampleRow};
 use super::machine::{Machine, Setup};
 use super::{fixture, ladder, sequences};
 
-/// Enough to cross 50 pools of four tokens and five pages of 32.
-const DRAWN: usize = 224;
-const PROMPTS: [usize; 6] = [1, 2, 3, 4, 5, 512];
+/// Enough to cross 25 pools of four tokens and six pages of 16.
+const DRAWN: usize = 112;
+const PROMPTS: [usize; 6] = [1, 2, 3, 4, 5, 272];
 
 fn sampled() -> SampleRow {
     let asked = Asked { temperature: Some(0.8), seed: Some(11), ..Asked::default() };
@@ -50,7 +50,7 @@ struct Bench {
 
 impl Bench {
     fn new(name: &'static str, drafts: u32, forced: bool) -> Self {
-        let ladder = ladder(&PROMPTS, DRAWN, &[128], 32, drafts);
+        let ladder = ladder(&PROMPTS, DRAWN, &[128], 16, drafts);
         let wanted = Wanted { drafts: drafts > 0, ..Wanted::default() };
         let setup = Setup { wanted, forced, ..Setup::default() };
         let machine = Machine::new(&fixture(name).0, &ladder, setup);

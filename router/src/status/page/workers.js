@@ -14,7 +14,7 @@ export function showRouter(router) {
     ...ended,
     ["up", up(router.uptime_seconds)],
     ["version", router.version],
-    ["members", router.members_followed ? "followed" : "last known"],
+    ["members", router.trouble || (router.members_followed ? "followed" : "last known")],
   ]);
 }
 
