@@ -116,7 +116,8 @@ async fn a_router_opens_follows_its_fleet_and_closes_without_losing_a_request() 
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let gone = client.generate(request(3)).await.unwrap_err();
-    assert_eq!(gone.code(), Code::Unavailable, "a connection that there was is no way in: {gone}");
+    let broken = [Code::Unavailable, Code::Cancelled].contains(&gone.code());
+    assert!(broken, "a connection that there was is no way in: {gone}");
     assert!(!serving.is_finished(), "a request is still running");
     drop(deltas);
     tokio::time::timeout(Duration::from_secs(3), serving).await.unwrap().unwrap().unwrap();
