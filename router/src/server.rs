@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use discovery::MembershipService;
 use net::Listener;
 use process::Drain;
 use process::grpc::{self, HealthReporter, ServingStatus};
@@ -73,13 +74,7 @@ impl Router {
             .max_decoding_message_size(MESSAGE_LIMIT)
             .max_encoding_message_size(MESSAGE_LIMIT);
         let joins = membership.is_some();
-        let (clients, members) = match (listeners.members, membership) {
-            (Some(listener), Some(membership)) => {
-                (routes.clone(), Some((listener, routes.add_service(membership))))
-            }
-            (None, Some(membership)) => (routes.add_service(membership), None),
-            (_, None) => (routes, None),
-        };
+        let (clients, members) = where_joined(routes, listeners.members, membership);
         let peer = PeerServer::new(PeerService::new(self.demand.clone(), self.own.clone()));
         let scaler = ExternalScalerServer::new(External::new(self.scaling.clone()));
         let clients = clients.add_service(inference).add_service(scaler).add_service(peer);
@@ -181,6 +176,21 @@ async fn serve_http(clients: Pages, operators: Option<Pages>, doors: Drain) -> s
 
 type Pages = (Listener, axum::Router);
 type Served = (Listener, Routes);
+
+/// What clients reach, with `membership` where it has no listener of its own, and what workers reach, where it has.
+fn where_joined(
+    routes: Routes,
+    listener: Option<Listener>,
+    membership: Option<MembershipServer<MembershipService>>,
+) -> (Routes, Option<Served>) {
+    match (listener, membership) {
+        (Some(listener), Some(membership)) => {
+            (routes.clone(), Some((listener, routes.add_service(membership))))
+        }
+        (None, Some(membership)) => (routes.add_service(membership), None),
+        (_, None) => (routes, None),
+    }
+}
 
 /// Serves workers where they join at an address of their own.
 async fn serve_members(members: Option<Served>, doors: Drain) -> Result<(), tonic::transport::Error> {

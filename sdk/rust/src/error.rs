@@ -109,9 +109,9 @@ impl Error {
 /// The reason of a status without one of ours: it comes from a library or a proxy on the way, never from a router.
 fn by_code(code: Code) -> Reason {
     let name = match code {
-        Code::Unavailable | Code::Unknown | Code::Internal => return Reason::Unreachable,
+        // hyper calls what was not sent any more before a connection closed cancelled
+        Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled => return Reason::Unreachable,
         Code::DeadlineExceeded => return Reason::Contract(ErrorReason::Deadline),
-        Code::Cancelled => "CANCELLED",
         Code::Ok => "OK",
         Code::InvalidArgument => "INVALID_ARGUMENT",
         Code::NotFound => "NOT_FOUND",
