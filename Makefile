@@ -5,7 +5,7 @@ CARGO ?= cargo
 PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
 
 .PHONY: help build plugin etcd libtpu tpu-check demo test test-rust test-cluster test-browser sdk test-sdk test-helm tools \
-	lint deny fmt up bench bench-kvxfer autoscale
+	lint deny audit fmt up bench bench-kvxfer autoscale
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
@@ -78,7 +78,11 @@ lint: ## Formatting and lints
 	@$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 
 deny: .tools/bin/cargo-deny ## Licences, bans and sources of every dependency
+	@$(CARGO) fetch --locked
 	@.tools/bin/cargo-deny --offline check bans licenses sources
+
+audit: .tools/bin/cargo-deny ## Known vulnerabilities of every dependency, by the RustSec database of today
+	@.tools/bin/cargo-deny check advisories
 
 .tools/bin/cargo-deny:
 	@$(CARGO) install --locked --root .tools cargo-deny@0.20.2
