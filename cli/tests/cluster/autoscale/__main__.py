@@ -67,6 +67,9 @@ def scaled(router: Process) -> Run:
         for deployment in deployments.values():
             deployment.stop()
         inference.close()
+    for loop in (*loops.values(), watch):
+        if loop.missed:
+            print(f"{type(loop).__name__}: not answered in time {loop.missed} times")
     polls = {role: loop.polls for role, loop in loops.items()}
     codes = [code for deployment in deployments.values() for code in deployment.codes]
     return Run(FULL, answers, polls, watch.samples, codes, os.getloadavg()[2])

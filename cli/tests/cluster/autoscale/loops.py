@@ -4,6 +4,7 @@ import dataclasses
 import threading
 import time
 
+import grpc
 import httpx
 
 from keda import Autoscaler, Scaler
@@ -50,14 +51,18 @@ class Loop:
 
     def __init__(self, every: float, clock):
         self.every, self.clock = every, clock
-        self.over, self.fault = threading.Event(), None
+        self.over, self.fault, self.missed = threading.Event(), None, 0
         self.thread = threading.Thread(target=self.run, daemon=True)
 
     def run(self):
         try:
             while not self.over.is_set():
                 began = time.monotonic()
-                self.once()
+                try:
+                    self.once()
+                except (grpc.RpcError, httpx.TransportError):
+                    # who is not answered in time leaves everything as it is, as KEDA does
+                    self.missed += 1
                 self.over.wait(max(0.0, began + self.every - time.monotonic()))
         except Exception as fault:
             self.fault = fault
