@@ -2,7 +2,7 @@
 
 import yaml
 
-from chart import LONGEST_NAME, ROOT, VALUES, pods
+from chart import RELEASES, ROOT, VALUES, pods
 from cluster import Kubernetes
 
 NAMES = [path.stem for path in VALUES]
@@ -15,7 +15,7 @@ def values(name: str) -> str:
 
 
 def release_name(name: str) -> str:
-    return LONGEST_NAME if name == "odd-names" else "tandem"
+    return RELEASES.get(name, "tandem")
 
 
 def sent(kubernetes: Kubernetes, what: str, release: str, namespace: str) -> list[dict]:
