@@ -19,6 +19,8 @@ IFS=. read -r major minor _ <<<"${version#v}"
 stamped=k8s.io/component-base/version
 echo "building Kubernetes $version: this takes some minutes" >&2
 cd "$module"
-go build -trimpath -o "$folder/" \
-    -ldflags "-s -w -X $stamped.gitVersion=$version -X $stamped.gitMajor=$major -X $stamped.gitMinor=$minor" tool
+for program in kube-apiserver kube-controller-manager kube-scheduler; do
+    go build -trimpath -o "$folder/$program" \
+        -ldflags "-s -w -X $stamped.gitVersion=$version -X $stamped.gitMajor=$major -X $stamped.gitMinor=$minor" "k8s.io/kubernetes/cmd/$program"
+done
 echo "$version" >"$stamp"

@@ -41,7 +41,9 @@ def test_what_is_against_an_object_is_heard(kubernetes: Kubernetes) -> None:
 def test_every_object_is_taken_and_given_back(kubernetes: Kubernetes, name: str) -> None:
     namespace, release = kubernetes.namespace(f"takes-{name}"), release_name(name)
     kubernetes.apply(PRIORITY)
-    assert not against(kubernetes, namespace, *[d for d in objects(template(values(name), release=release, namespace=namespace)) if d["kind"] != "Pod"])
+    rendered = objects(template(values(name), release=release, namespace=namespace))
+    # a pod wants its account to be there
+    assert not against(kubernetes, namespace, *(d for d in rendered if d["kind"] != "Pod"))
     kubernetes.helm("install", release, namespace, values(name))
     kubernetes.wait(lambda: has_its_pods(kubernetes, namespace, release), 120, f"pods of {name}")
     for document in as_pods(sent(kubernetes, "manifest", release, namespace) + sent(kubernetes, "hooks", release, namespace)):

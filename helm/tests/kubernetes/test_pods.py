@@ -1,5 +1,6 @@
 """What controllers and the scheduler make of a release. Where a kubelet would report, a test says that a pod is ready."""
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 
@@ -8,6 +9,7 @@ import pytest
 from cluster import Kubernetes
 from releases import as_pods, has_its_pods, living, selector, sent, values
 
+ADDRESSES = itertools.count(1)
 TPU = {"accelerator": "tpu-v6e-slice", "topology": "2x2"}
 
 
@@ -36,7 +38,7 @@ def nodes(kubernetes: Kubernetes) -> Iterator[Callable[..., None]]:
             name = document["metadata"]["name"]
             names.append(name)
             kubernetes.run("kubectl", "create", "--filename=-", stdin=json.dumps(document))
-            kubernetes.wait(lambda: not any(t["key"].startswith("node.kubernetes.io") for t in kubernetes.one("node", "", name)["spec"].get("taints", [])), 60, name)
+            kubernetes.wait(lambda: "node.kubernetes.io/not-ready" not in str(kubernetes.one("node", "", name)["spec"]), 60, name)
 
     yield make
     kubernetes.run("kubectl", "delete", "node", *names)
@@ -50,8 +52,8 @@ def placed(kubernetes: Kubernetes, namespace: str, which: str) -> list[str]:
 
 
 def say_ready(kubernetes: Kubernetes, namespace: str, *pods: dict) -> None:
-    for number, pod in enumerate(pods):
-        address = f"10.9.{pod['metadata']['uid'].__hash__() % 250}.{number + 1}"
+    for pod in pods:
+        address = f"10.9.0.{next(ADDRESSES)}"
         status = {
             "phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
             "conditions": [{"type": kind, "status": "True"} for kind in ("PodScheduled", "Initialized", "ContainersReady", "Ready")],
@@ -79,7 +81,8 @@ def test_pods_go_where_their_slice_is(kubernetes: Kubernetes, nodes: Callable[..
     for name in ("router", "prefill"):
         kubernetes.wait(lambda: placed(kubernetes, namespace, component("tandem", name)) == ["cpu-a"], 60, name)
     [waits] = [p for p in living(kubernetes, namespace, component("tandem", "decode")) if "nodeName" not in p["spec"]]
-    kubernetes.wait(lambda: "1 Insufficient google.com/tpu" in str(kubernetes.one("pod", namespace, waits["metadata"]["name"])["status"]), 60, "a reason")
+    name = waits["metadata"]["name"]
+    kubernetes.wait(lambda: "1 Insufficient google.com/tpu" in str(kubernetes.one("pod", namespace, name)["status"]), 60, "a reason")
     nodes(node("tpu-b", TPU))
     kubernetes.wait(lambda: placed(kubernetes, namespace, component("tandem", "decode")) == ["tpu-a", "tpu-b"], 60, "the other one")
     kubernetes.helm("uninstall", "tandem", namespace)

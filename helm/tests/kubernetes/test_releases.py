@@ -1,9 +1,9 @@
 """Releases come, change, go back, go, and come again, beside each other."""
 
+import pytest
+
 from cluster import Kubernetes
 from releases import has_its_pods, left, selector, sent, values
-
-import pytest
 
 
 def specs(kubernetes: Kubernetes, namespace: str, release: str) -> dict[tuple[str, str], dict]:
@@ -35,7 +35,7 @@ def test_a_release_lives(kubernetes: Kubernetes) -> None:
     kubernetes.helm("uninstall", "tandem", namespace)
 
 
-CHANGES = [("trial", "tls"), ("tls", "external-etcd"), ("hpa", "trial"), ("trial", "hpa"), ("hpa", "keda"), ("keda", "many-pools"), ("tls-given", "trial")]
+CHANGES = [("trial", "tls"), ("tls", "external-etcd"), ("hpa", "trial"), ("hpa", "keda"), ("keda", "many-pools"), ("tls-given", "trial")]
 
 
 @pytest.mark.parametrize(("old", "new"), CHANGES, ids=["-to-".join(change) for change in CHANGES])
