@@ -4,11 +4,11 @@ MODEL ?= models/k3-demo
 CARGO ?= cargo
 PLUGIN := $(if $(TANDEM_PJRT_PLUGIN),$(TANDEM_PJRT_PLUGIN),.tools/pjrt/pjrt_c_api_cpu_plugin.so)
 
-.PHONY: help build plugin etcd libtpu tpu-check demo test test-rust test-cluster test-browser sdk test-sdk test-helm tools \
-	lint deny audit fmt up bench bench-kvxfer autoscale
+.PHONY: help build plugin etcd libtpu tpu-check demo test test-rust test-cluster test-browser sdk test-sdk test-helm \
+	test-kubernetes tools lint deny audit fmt up bench bench-kvxfer autoscale
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-16s %s\n", $$1, $$2}' Makefile
 
 demo: build ## Start a router, a prefill and a decode worker, send one prompt through them, say where the time went
 	@scripts/demo.sh $(MODEL)
@@ -56,7 +56,7 @@ test-sdk: build .tools/sdk/.ready .venv/.sdk-ready ## The SDKs of all languages 
 	@$(CARGO) build --release --workspace --example conformance --example generate
 	@.venv/bin/python -m pytest -q sdk/conformance
 
-.tools/sdk/.ready .venv/.sdk-ready &: scripts/sdk_tools.sh sdk/conformance/requirements.txt sdk/python/pyproject.toml sdk/typescript/package-lock.json sdk/go/go.mod | .venv/.ready
+.tools/sdk/.ready .venv/.sdk-ready &: scripts/sdk_tools.sh scripts/toolchains.sh sdk/conformance/requirements.txt sdk/python/pyproject.toml sdk/typescript/package-lock.json sdk/go/go.mod | .venv/.ready
 	@scripts/sdk_tools.sh
 
 .venv/.ready: cli/tests/cluster/requirements.txt
@@ -64,7 +64,12 @@ test-sdk: build .tools/sdk/.ready .venv/.sdk-ready ## The SDKs of all languages 
 
 test-helm: build .venv-helm/.ready ## The Helm chart, against schemas and the programs it starts
 	@scripts/helm.sh >/dev/null
-	@.venv-helm/bin/python -m pytest -q helm/tests
+	@.venv-helm/bin/python -m pytest -q helm/tests --ignore=helm/tests/kubernetes
+
+test-kubernetes: etcd .venv-helm/.ready ## The chart on a real Kubernetes API server, built from source the first time; `test` leaves this out
+	@scripts/helm.sh >/dev/null
+	@scripts/kubernetes.sh
+	@.venv-helm/bin/python -m pytest -q helm/tests/kubernetes
 
 .venv-helm/.ready: helm/tests/requirements.txt
 	@scripts/venv.sh .venv-helm helm/tests/requirements.txt

@@ -10,8 +10,8 @@ CHART = ROOT / "helm" / "tandem"
 HELM = ROOT / ".tools" / "kubernetes" / "helm"
 BINARIES = ROOT / "target" / "release"
 VALUES = sorted((ROOT / "helm" / "tests" / "values").glob("*.yaml"))
-# As long as Helm takes them, with what a Service's name may not have.
-LONGEST_NAME = "9-very.long-release-name-that-goes-on-up-to-the-limits"[:53]
+# By file of values, where it is not `tandem`: as long as Helm takes them, with what a Service's name may not have; and a number.
+RELEASES = {"odd-names": "9-very.long-release-name-that-goes-on-up-to-the-limits"[:53], "numerals": "1e3"}
 
 
 def template(*args: str | pathlib.Path, release: str = "tandem", namespace: str = "serving") -> subprocess.CompletedProcess:
@@ -50,8 +50,6 @@ class Rendered:
 
     def __call__(self, name: str) -> list[dict]:
         if name not in self.seen:
-            release = LONGEST_NAME if name == "odd-names" else "tandem"
             path = ROOT / "helm" / "tests" / "values" / f"{name}.yaml"
-            self.seen[name] = objects(template("--values", path, release=release))
+            self.seen[name] = objects(template("--values", path, release=RELEASES.get(name, "tandem")))
         return self.seen[name]
-

@@ -25,7 +25,7 @@
   mountPath: /model
   readOnly: true
   {{- if and (eq $source.scheme "pvc") $source.path }}
-  subPath: {{ $source.path }}
+  subPath: {{ $source.path | quote }}
   {{- end }}
 {{- end }}
 {{- end }}
@@ -38,7 +38,7 @@
 {{- if eq $source.scheme "pvc" }}
 - name: model
   persistentVolumeClaim:
-    claimName: {{ $source.host }}
+    claimName: {{ $source.host | quote }}
     readOnly: true
 {{- else if ne $source.scheme "image" }}
 - name: model
@@ -49,7 +49,7 @@
     volumeClaimTemplate:
       spec:
         accessModes: [ReadWriteOnce]
-        storageClassName: {{ $fetch.storageClass }}
+        storageClassName: {{ $fetch.storageClass | quote }}
         resources:
           requests:
             storage: {{ $fetch.size }}
@@ -99,7 +99,7 @@
     {{- end }}
   {{- with $fetch.credentialsSecret }}
   envFrom:
-    - secretRef: {name: {{ . }}}
+    - secretRef: {name: {{ quote . }}}
   {{- end }}
   resources:
     {{- toYaml $fetch.resources | nindent 4 }}

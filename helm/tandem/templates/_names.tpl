@@ -16,8 +16,8 @@
 {{/* Labels that select: (list ROOT COMPONENT). */}}
 {{- define "tandem.selector" -}}
 {{- $root := first . -}}
-app.kubernetes.io/name: {{ $root.Values.nameOverride | default $root.Chart.Name }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/name: {{ $root.Values.nameOverride | default $root.Chart.Name | quote }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/component: {{ last . }}
 {{- end }}
 

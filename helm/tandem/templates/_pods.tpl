@@ -29,7 +29,7 @@ securityContext:
 {{- with $root.Values.images.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ quote . }}
   {{- end }}
 {{- end }}
 {{- end }}
@@ -41,7 +41,7 @@ affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ quote . }}
 {{- end }}
 {{- end }}
 
@@ -70,21 +70,21 @@ topologySpreadConstraints:
 
 {{/* Arguments of every program: model, logs, traces, TLS, etcd. */}}
 {{- define "tandem.commonArgs" -}}
-- --model={{ include "tandem.modelFolder" . }}
-- --model-name={{ .Values.model.name }}
-- --log={{ .Values.logs.filter }}
+- {{ printf "--model=%s" (include "tandem.modelFolder" .) | quote }}
+- {{ printf "--model-name=%s" .Values.model.name | quote }}
+- {{ printf "--log=%s" .Values.logs.filter | quote }}
 {{- if .Values.logs.json }}
 - --log-json
 {{- end }}
 {{- with .Values.otlp }}
-- --otlp={{ . }}
+- {{ printf "--otlp=%s" . | quote }}
 {{- end }}
 {{- if .Values.tls.enabled }}
 - --tls=/tls
 {{- end }}
 {{- with include "tandem.etcdEndpoints" . }}
-- --etcd={{ . }}
-- --etcd-prefix={{ $.Values.etcd.prefix | default (printf "/tandem/%s/%s" $.Release.Namespace $.Release.Name) }}
+- {{ printf "--etcd=%s" . | quote }}
+- {{ printf "--etcd-prefix=%s" ($.Values.etcd.prefix | default (printf "/tandem/%s/%s" $.Release.Namespace $.Release.Name)) | quote }}
 {{- end }}
 {{- if and (eq .Values.etcd.mode "chart") .Values.tls.enabled }}
 - --etcd-tls=/tls
@@ -92,7 +92,7 @@ topologySpreadConstraints:
 - --etcd-tls=/etcd-tls
 {{- end }}
 {{- with .Values.etcd.user }}
-- --etcd-user={{ . }}
+- {{ printf "--etcd-user=%s" . | quote }}
 - --etcd-password-file=/etcd-user/password
 {{- end }}
 {{- end }}
@@ -108,7 +108,7 @@ topologySpreadConstraints:
 {{- range include "tandem.secrets" . | fromYamlArray }}
 - name: {{ .name }}
   secret:
-    secretName: {{ .secret }}
+    secretName: {{ .secret | quote }}
     defaultMode: 0440
 {{- end }}
 {{- end }}

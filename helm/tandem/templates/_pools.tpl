@@ -49,6 +49,18 @@
 {{- else if not (or $pool.autoscale (hasKey $pool "replicas")) -}}
 {{- fail (printf "%s.replicas: is missing, as is autoscale" $where) -}}
 {{- end -}}
+{{- $rollout := deepCopy ($pool.rollout | default dict) -}}
+{{- if not $rollout -}}
+{{- /* A second pod of a slice's pool would wait for a slice. */}}
+{{- $surge := ternary 0 1 (not (empty $slice)) -}}
+{{- $rollout = dict "maxSurge" $surge "maxUnavailable" (sub 1 $surge) -}}
+{{- else if gt (int $slice.hosts) 1 -}}
+{{- if not (hasKey $rollout "maxSurge") }}{{ $_ := set $rollout "maxSurge" 0 }}{{ end -}}
+{{- if not (hasKey $rollout "maxUnavailable") }}{{ $_ := set $rollout "maxUnavailable" 1 }}{{ end -}}
+{{- end -}}
+{{- if and (has (toString $rollout.maxSurge) (list "0" "0%")) (has (toString $rollout.maxUnavailable) (list "0" "0%")) -}}
+{{- fail (printf "%s.rollout: with maxSurge 0 and maxUnavailable 0 no pod can be replaced" $where) -}}
+{{- end -}}
 {{- with $pool.autoscale -}}
 {{- if eq $root.Values.autoscaling.kind "none" -}}
 {{- fail (printf "%s.autoscale: needs autoscaling.kind keda or hpa" $where) -}}
@@ -66,11 +78,12 @@
   "fullname" (printf "%s-%s-%s" (include "tandem.fullname" $root) $role $pool.name)
   "flags" $flags
   "hosts" (int ($slice.hosts | default 1))
+  "rollout" $rollout
   "startupSeconds" (int ($pool.startupSeconds | default $root.Values.workers.startupSeconds))
   "cacheSize" ($pool.cacheSize | default $root.Values.workers.cacheSize)
   "resources" ($pool.resources | default $root.Values.workers.resources) -}}
 {{- if $slice }}{{ $_ := set $meant "slice" $slice }}{{ end -}}
-{{- omit $pool "flags" "slice" "startupSeconds" "cacheSize" "resources" | mergeOverwrite $meant | toYaml -}}
+{{- omit $pool "flags" "slice" "rollout" "startupSeconds" "cacheSize" "resources" | mergeOverwrite $meant | toYaml -}}
 {{- end }}
 
 {{/* All pools. */}}

@@ -2,12 +2,12 @@
 
 {{- define "tandem.workerSelector" -}}
 {{ include "tandem.selector" (list .root .pool.role) }}
-tandem/pool: {{ .pool.name }}
+tandem/pool: {{ .pool.name | quote }}
 {{- end }}
 
 {{- define "tandem.workerLabels" -}}
 {{ include "tandem.labels" (list .root .pool.role) }}
-tandem/pool: {{ .pool.name }}
+tandem/pool: {{ .pool.name | quote }}
 {{- end }}
 
 {{- define "tandem.workerArgs" -}}
