@@ -59,29 +59,34 @@ def test_stopping_ends_running_streams_whole_and_every_process(tmp_path):
 
 def test_a_worker_that_drains_is_alive_until_its_last_stream_has_ended(pairs):
     client = pairs.inference()
+    drains = {worker["http"]: draining(worker) for worker in pairs.workers("decode")}
     stream = client.generate(
-        tokens={"ids": [9] * 40}, sampling={"maxTokens": 800, "temperature": 0, "ignoreEos": True},
+        tokens={"ids": [9] * 40}, sampling={"maxTokens": 2500, "temperature": 0, "ignoreEos": True},
     )
     tokens = len(next(stream).token_ids)
     [worker] = [each for each in pairs.workers("decode") if pairs.metrics(each["http"])["tandem_pool_slots_held"]]
-    own = Inference(worker["grpc"], MODEL.name)
-    request, describe = own.method("tandem.v1.Worker", "Describe")
-    record = describe(request()).record
-    request, drain = own.method("tandem.v1.Worker", "Drain")
-    assert drain(request(incarnation=record.incarnation)).running == 1
-    own.close()
+    assert drains[worker["http"]]().running == 1
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         probed = pool.submit(probes, worker["http"])
         tokens += sum(len(response.token_ids) for response in stream)
         ended = time.monotonic()
     # What is under way to the client when the worker ends its stream is left out.
     during = [answers for asked, answers in probed.result() if asked < ended - 0.3]
-    assert tokens == 800
+    assert tokens == 2500
     assert {health for health, _ in during} == {200}, "whoever is alive is not killed"
     assert 503 in {ready for _, ready in during}, "it says that it takes nothing new"
     pairs.wait(lambda: pairs.is_back(worker), 120, "another start of the worker")
     pairs.wait_idle()
     client.close()
+
+
+def draining(worker: dict):
+    """A call that drains a worker, ready to be made."""
+    own = Inference(worker["grpc"], MODEL.name)
+    request, describe = own.method("tandem.v1.Worker", "Describe")
+    incarnation = describe(request()).record.incarnation
+    request, drain = own.method("tandem.v1.Worker", "Drain")
+    return lambda: drain(request(incarnation=incarnation))
 
 
 def probes(address: str) -> list[tuple[float, tuple[int, int]]]:
