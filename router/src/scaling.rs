@@ -138,6 +138,7 @@ impl Loads {
         }
         decode.slots = u32::try_from(slots / u64::from(decode.workers.max(1))).unwrap_or(u32::MAX);
         decode.pages = if pages > 0 { taken as f64 / pages as f64 } else { 0.0 };
+        prefill.sequences = decode.sequences;
         Self { prefill, decode }
     }
 

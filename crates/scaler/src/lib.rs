@@ -27,6 +27,8 @@ pub struct PrefillLoad {
     pub tokens: u64,
     /// What one worker computes a second, as measured; 0 before the first prompt.
     pub tokens_per_second: f64,
+    /// Sequences of decode: prompts that were computed between two looks, and that are computed again if their worker dies.
+    pub sequences: u64,
 }
 
 /// What decode workers have to do.
@@ -98,7 +100,8 @@ impl Scaler {
     pub fn observe(&mut self, load: Load, now: Instant) {
         let (needed, current, works) = match (load, self.settings.role) {
             (Load::Prefill(load), Role::Prefill(target)) => {
-                (self.prefill(load, target, now), load.workers, load.tokens > 0)
+                let works = load.tokens > 0 || load.busy > 0 || load.sequences > 0;
+                (self.prefill(load, target, now), load.workers, works)
             }
             (Load::Decode(load), Role::Decode(target)) => {
                 (self.decode(load, target, now), load.workers, load.sequences > 0)

@@ -44,7 +44,7 @@ impl Cluster {
 }
 
 fn prefill(workers: u32, busy: u32, tokens: u64) -> Load {
-    Load::Prefill(PrefillLoad { workers, busy, tokens, tokens_per_second: 1000.0 })
+    Load::Prefill(PrefillLoad { workers, busy, tokens, tokens_per_second: 1000.0, sequences: 0 })
 }
 
 fn decode(workers: u32, sequences: u64) -> Load {
@@ -100,6 +100,17 @@ fn a_scaler_that_begins_keeps_who_is_there() {
     let none = scaler(&[("role", "decode")]);
     let mut cluster = Cluster::new(none, 0, 0);
     cluster.run(1, |_, workers| decode(workers, 0));
+    assert_eq!(cluster.scaler.answer(), Answer::default());
+}
+
+#[test]
+fn prompts_too_short_to_be_seen_keep_a_worker() {
+    let mut cluster = Cluster::new(scaler(&[("role", "prefill"), ("holdSeconds", "30")]), 1, 0);
+    let between_looks =
+        |sequences| Load::Prefill(PrefillLoad { workers: 1, sequences, ..PrefillLoad::default() });
+    cluster.run(300, |second, _| between_looks(u64::from(second.is_multiple_of(9))));
+    assert_eq!((cluster.scaler.answer(), cluster.actions), (Answer { workers: 1, active: true }, 0));
+    cluster.run(60, |_, _| between_looks(0));
     assert_eq!(cluster.scaler.answer(), Answer::default());
 }
 

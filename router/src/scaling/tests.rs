@@ -69,7 +69,8 @@ fn loads_are_those_of_workers_that_take_more_and_of_requests_that_have_none() {
     ];
     let unplaced = Unplaced { requests: 2, prompt_tokens: 70 };
     let loads = Loads::of(&registry.watch().borrow(), unplaced);
-    assert_eq!(loads.prefill, PrefillLoad { workers: 2, busy: 1, tokens: 570, tokens_per_second: 2000.0 });
+    let prefill = PrefillLoad { workers: 2, busy: 1, tokens: 570, tokens_per_second: 2000.0, sequences: 8 };
+    assert_eq!(loads.prefill, prefill);
     assert_eq!(loads.decode, DecodeLoad { workers: 2, sequences: 8, slots: 10, pages: 0.6, itl: 0.02 });
 }
 

@@ -48,9 +48,8 @@ def following(role: str, polls: list[Poll], samples: list[Sample], slots: int) -
 
 def actions(polls: list[Poll], begin: float, end: float) -> int:
     """How often the number of replicas was changed."""
-    inside = [poll.replicas for poll in polls if poll.at < end]
-    before = sum(poll.at < begin for poll in polls)
-    return sum(one != other for one, other in zip(inside[max(before - 1, 0) :], inside[before:]))
+    replicas = [(-1.0, 0), *((poll.at, poll.replicas) for poll in polls)]
+    return sum(begin <= at < end and now != before for (_, before), (at, now) in zip(replicas, replicas[1:]))
 
 
 def all_of(run: Run, slots: int) -> list[str]:
