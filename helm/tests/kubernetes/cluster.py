@@ -1,4 +1,4 @@
-"""A real kube-apiserver on a real etcd. There is no controller: what the API server takes, it keeps as it is."""
+"""A real etcd, kube-apiserver, controller manager and scheduler. No kubelet: pods are made and placed, and nothing runs in them."""
 
 import json
 import os
@@ -73,6 +73,14 @@ class Kubernetes:
                 "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
             }))
         self.wait(lambda: self.run("kubectl", "get", "--raw=/readyz", check=False).returncode == 0, 300, "an API")
+        common = (f"--kubeconfig={self.config('administrator')}", "--bind-address=127.0.0.1", f"--cert-dir={self.folder}/certificates",
+                  "--leader-elect=false")
+        self.start(
+            TOOLS / "kube-controller-manager", *common, f"--secure-port={free_port()}", f"--service-account-private-key-file={key}",
+            # a node is what a test says it is, though no kubelet says that it lives
+            "--node-monitor-grace-period=24h", "--horizontal-pod-autoscaler-sync-period=1s",
+        )
+        self.start(TOOLS / "kube-scheduler", *common, f"--secure-port={free_port()}")
         for crd in sorted(CRDS.glob("*.yaml")):
             self.run("kubectl", "apply", "--server-side", f"--filename={crd}")
         for name, kind in UNCHECKED.items():
@@ -124,8 +132,7 @@ class Kubernetes:
         """Which lets restricted pods in, and no others."""
         labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
-        # a controller makes it elsewhere
-        self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}})
+        self.wait(lambda: bool(self.get("serviceaccount", name)), 60, f"the default account of {name}")
         return name
 
     def wait(self, what: Callable[[], bool], seconds: float, name: str) -> None:

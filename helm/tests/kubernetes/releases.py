@@ -7,7 +7,7 @@ from cluster import Kubernetes
 
 NAMES = [path.stem for path in VALUES]
 # What is in a namespace without a release.
-ITS_OWN = {"serviceaccount/default"}
+ITS_OWN = {"serviceaccount/default", "configmap/kube-root-ca.crt"}
 
 
 def values(name: str) -> str:
@@ -28,6 +28,32 @@ def selector(release: str) -> str:
     return f"app.kubernetes.io/instance={release}"
 
 
+def living(kubernetes: Kubernetes, namespace: str, which: str) -> list[dict]:
+    """Pods that nobody deleted."""
+    return [pod for pod in kubernetes.get("pods", namespace, which) if "deletionTimestamp" not in pod["metadata"]]
+
+
+def wanted(kubernetes: Kubernetes, namespace: str, release: str) -> dict[str, int]:
+    """Pods of its Deployments and StatefulSets."""
+    return {d["metadata"]["name"]: d["spec"]["replicas"] for d in kubernetes.get("deployment,statefulset", namespace, selector(release))}
+
+
+def made(kubernetes: Kubernetes, namespace: str, release: str) -> dict[str, int]:
+    """Pods that the controllers made, by what they made them for."""
+    counts = dict.fromkeys(wanted(kubernetes, namespace, release), 0)
+    for pod in living(kubernetes, namespace, selector(release)):
+        [owner] = pod["metadata"]["ownerReferences"]
+        name = owner["name"]
+        if owner["kind"] == "ReplicaSet":
+            name = name.removesuffix("-" + pod["metadata"]["labels"]["pod-template-hash"])
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def has_its_pods(kubernetes: Kubernetes, namespace: str, release: str) -> bool:
+    return made(kubernetes, namespace, release) == wanted(kubernetes, namespace, release)
+
+
 def left(kubernetes: Kubernetes, namespace: str) -> set[str]:
     """All that is in a namespace, but what is in every one."""
     kinds = kubernetes.run("kubectl", "api-resources", "--namespaced", "--verbs=list", "--output=name").stdout.split()
@@ -41,9 +67,8 @@ def as_pods(documents: list[dict]) -> list[dict]:
     found = []
     for document, spec in pods(documents):
         owner = document["spec"]
-        claims = [{"name": claim["metadata"]["name"], "emptyDir": {}} for claim in owner.get("volumeClaimTemplates", [])]
         template = owner.get("template") or owner.get("leaderWorkerTemplate", {}).get("workerTemplate") or document
         labels = template["metadata"]["labels"]
         name = document["metadata"]["name"]
-        found.append({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec | {"volumes": spec.get("volumes", []) + claims}})
+        found.append({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec})
     return found

@@ -6,7 +6,7 @@ import pytest
 
 from chart import objects, template
 from cluster import Kubernetes
-from releases import NAMES, as_pods, left, release_name, sent, values
+from releases import NAMES, as_pods, has_its_pods, left, release_name, sent, values
 
 LOOSE = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "loose"}, "spec": {"containers": [{"name": "it", "image": "it"}]}}
 # those that the tests' values name
@@ -61,11 +61,14 @@ def test_every_object_is_taken_kept_and_given_back(kubernetes: Kubernetes, name:
         stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}),
     )
     assert compared.returncode == 0, compared.stdout + compared.stderr
-    before = generations(kubernetes, namespace)
-    kubernetes.helm("upgrade", release, namespace, values(name))
-    assert before and before == generations(kubernetes, namespace)
+    if name != "hpa":  # whose controller changes it in between
+        before = generations(kubernetes, namespace)
+        kubernetes.helm("upgrade", release, namespace, values(name))
+        assert before and before == generations(kubernetes, namespace)
 
-    for document in as_pods(rendered):
+    kubernetes.wait(lambda: has_its_pods(kubernetes, namespace, release), 120, f"pods of {name}")
+    # of what no controller here makes pods: slices of several hosts, and the test
+    for document in as_pods([d for d in rendered if d["kind"] in ("LeaderWorkerSet", "Pod")]):
         said = against(kubernetes, namespace, document)
         if name == "tpu7x" and document["spec"]["containers"][0]["name"] == "worker":
             # which its values add
@@ -74,7 +77,9 @@ def test_every_object_is_taken_kept_and_given_back(kubernetes: Kubernetes, name:
             assert not said, f"{document['metadata']['name']}: {said}"
 
     kubernetes.helm("uninstall", release, namespace)
-    assert not left(kubernetes, namespace)
+    # what etcd wrote is the operator's to delete
+    kept = {f"persistentvolumeclaim/data-tandem-etcd-{n}" for n in range(3)} if name == "tpu7x" else set()
+    kubernetes.wait(lambda: left(kubernetes, namespace) == kept, 60, "an end")
 
 
 def test_accounts_have_no_rights(kubernetes: Kubernetes) -> None:
@@ -94,12 +99,8 @@ def test_accounts_have_no_rights(kubernetes: Kubernetes) -> None:
             asked = kubernetes.run("kubectl", "auth", "can-i", verb, what, f"--as=system:serviceaccount:{namespace}:{account}",
                                    f"--namespace={namespace}", check=False)
             assert asked.stdout.strip() == "no", f"{account} may {verb} {what}"
-    sent_pods = as_pods(sent(kubernetes, "manifest", "tandem", namespace))
-    for pod in sent_pods:
-        kubernetes.run("kubectl", "create", "--filename=-", f"--namespace={namespace}", stdin=json.dumps(pod))
-    kept = kubernetes.get("pods", namespace)
-    assert len(kept) == len(sent_pods) == 4
-    for pod in kept:
+    kubernetes.wait(lambda: has_its_pods(kubernetes, namespace, "tandem"), 120, "pods")
+    for pod in kubernetes.get("pods", namespace):
         # admission adds a token to pods that do not decline
         assert not [v for v in pod["spec"]["volumes"] if "projected" in v], pod["metadata"]["name"]
     kubernetes.helm("uninstall", "tandem", namespace)
@@ -108,9 +109,7 @@ def test_accounts_have_no_rights(kubernetes: Kubernetes) -> None:
 def test_whoever_has_a_namespace_can_install(kubernetes: Kubernetes) -> None:
     """The role `admin` in one namespace is enough for a trial: nothing is the cluster's."""
     namespace = kubernetes.namespace("tenants")
-    for part in ("admin", "edit", "view"):
-        # of which a controller makes `admin` elsewhere
-        kubernetes.run("kubectl", "create", "rolebinding", part, f"--clusterrole=system:aggregate-to-{part}", "--user=tenant", f"--namespace={namespace}")
+    kubernetes.run("kubectl", "create", "rolebinding", "tenant", "--clusterrole=admin", "--user=tenant", f"--namespace={namespace}")
     kubernetes.helm("install", "tandem", namespace, user="tenant")
     kubernetes.helm("upgrade", "tandem", namespace, "--set=etcd.mode=chart", "--set=router.replicas=2", user="tenant")
     kubernetes.helm("uninstall", "tandem", namespace, user="tenant")

@@ -1,9 +1,9 @@
-"""Whatever scales a pool has its way: the scale subresource, and upgrades in between."""
+"""Whatever scales a pool has its way: the scale subresource, the HPA controller, and upgrades in between."""
 
 import json
 
 from cluster import Kubernetes
-from releases import values
+from releases import has_its_pods, values
 
 DEPLOYMENT = "apps/v1", "deployment"
 SLICES = "leaderworkerset.x-k8s.io/v1", "leaderworkerset"
@@ -35,13 +35,32 @@ def test_both_kinds_of_pools_scale(kubernetes: Kubernetes) -> None:
     kubernetes.helm("uninstall", "tandem", namespace)
 
 
+def test_the_hpa_controller_scales(kubernetes: Kubernetes) -> None:
+    """To what a pool has at least; beyond, it takes metrics, which nobody serves here."""
+    namespace = kubernetes.namespace("hpa")
+    kubernetes.helm("install", "tandem", namespace, values("hpa"))
+    kubernetes.wait(lambda: replicas(kubernetes, namespace, DEPLOYMENT, "tandem-decode-cpu") == 2, 60, "the least number")
+    kubernetes.wait(lambda: has_its_pods(kubernetes, namespace, "tandem"), 60, "pods")
+    for name, reason in (("tandem-decode-cpu", "FailedGetPodsMetric"), ("tandem-prefill-cpu", "FailedGetResourceMetric")):
+        def said() -> dict[str, tuple[str, str]]:
+            status = kubernetes.one("hpa", namespace, name).get("status", {})
+            return {c["type"]: (c["status"], c["reason"]) for c in status.get("conditions", [])}
+        kubernetes.wait(lambda: said().get("ScalingActive") == ("False", reason), 60, f"{name}: {reason}")
+        assert said()["AbleToScale"][0] == "True"
+    # an upgrade leaves alone what was scaled
+    kubernetes.run("kubectl", "scale", "deployment", "tandem-decode-cpu", "--replicas=5", f"--namespace={namespace}")
+    kubernetes.helm("upgrade", "tandem", namespace, values("hpa"), "--set=logs.filter=debug")
+    assert replicas(kubernetes, namespace, DEPLOYMENT, "tandem-decode-cpu") == 5
+    kubernetes.helm("uninstall", "tandem", namespace)
+
+
 def test_autoscaling_comes_and_goes(kubernetes: Kubernetes) -> None:
-    """A pool that is autoscaled begins again at one worker; without, its replicas are what the values say."""
+    """A pool that is autoscaled begins again at its least number; without, its replicas are what the values say."""
     namespace = kubernetes.namespace("comes-and-goes")
     fixed = f"--set-json=pools.decode={json.dumps([{'name': 'cpu', 'replicas': 3}])}"
     kubernetes.helm("install", "tandem", namespace, fixed)
     kubernetes.helm("upgrade", "tandem", namespace, values("hpa"))
-    assert replicas(kubernetes, namespace, DEPLOYMENT, "tandem-decode-cpu") == 1
+    kubernetes.wait(lambda: replicas(kubernetes, namespace, DEPLOYMENT, "tandem-decode-cpu") == 2, 60, "the least number")
     scale(kubernetes, namespace, DEPLOYMENT, "tandem-decode-cpu", 4)
     kubernetes.helm("upgrade", "tandem", namespace, fixed)
     assert replicas(kubernetes, namespace, DEPLOYMENT, "tandem-decode-cpu") == 3
