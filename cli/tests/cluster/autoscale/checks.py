@@ -5,6 +5,7 @@ import math
 from .loops import LOOK, MOST, POLL, TRIGGERS, Poll, Sample
 from .player import Answer
 from .run import Run
+from .stretches import SETTLES
 
 # The router measures once a second.
 MEASURE = 1.0
@@ -65,7 +66,7 @@ def all_of(run: Run, slots: int) -> list[str]:
                 wrong.append(f"{role}: {inside[-1]} replicas after {stretch.seconds:.0f} s of nothing")
             if stretch.speed and max(inside) == 0:
                 wrong.append(f"{role}: no replicas in the stretch {stretch.name}")
-            if stretch.constant and (count := actions(polls, begin, end)) > 1:
+            if stretch.constant and (count := actions(polls, begin + SETTLES, end)) > 1:
                 wrong.append(f"{role}: {count} actions at constant load")
         if max(sample.wanted[role] for sample in run.samples) < 2:
             wrong.append(f"{role}: never more than one replica, so nothing was followed")

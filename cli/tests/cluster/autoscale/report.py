@@ -6,7 +6,7 @@ import statistics
 from . import checks
 from .loops import COOLDOWN, MOST, POLL, STABILIZATION, TRIGGERS
 from .run import Run
-from .stretches import SHORTER
+from .stretches import SETTLES, SHORTER
 
 HEAD = ("stretch", "seconds", "requests", "failed", "TTFT p50, s", "TTFT p99, s", "prefill replicas", "decode replicas", "actions")
 
@@ -56,7 +56,8 @@ is done by a gRPC client of `externalscaler.ExternalScaler` with their arithmeti
 are processes; one that is taken away gets SIGTERM, drains, and has to end with 0. No Kubernetes cluster was used.
 
 The load is an [excerpt](../cli/tests/cluster/traces/README.md) of Azure's conversation trace: every 24th request, prompts and outputs 1/{SHORTER}
-as long, played at several speeds; nothing, for long enough to go to none; and its mean as a constant load, 30 minutes of the trace's time.
+as long, played at several speeds; nothing, for long enough to go to none; and its mean as a constant load, {SETTLES} s until what was before
+is no longer held for, and then 30 minutes of the trace's time.
 
 {table(run)}
 
@@ -68,7 +69,7 @@ The run fails unless
 - replicas are never fewer than what the queue, by the targets below, and the scaler asked for throughout the time of one poll and of measuring
   ({max(lags.values()):.1f} s here, by the longest poll);
 - both roles go to none when there is nothing to do, and back;
-- at constant load replicas of a role are changed once at most.
+- in those 30 minutes of constant load replicas of a role are changed once at most.
 
 Triggers, low so that few cores are enough to want several workers of {slots} slots and one thread each: {trigger("prefill")}; {trigger("decode")}.
 """

@@ -7,6 +7,8 @@ import pathlib
 TRACE = pathlib.Path(__file__).resolve().parents[1] / "traces" / "azure_conv.csv"
 # Requests are this much shorter than in the trace, so that two cores keep up.
 SHORTER = 8
+# After so many seconds of a constant load nothing is held any more for what was before.
+SETTLES = 70
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +32,7 @@ FULL = (
     Stretch("20 x", 50, 20),
     Stretch("nothing", 80, 0),
     Stretch("10 x", 50, 10),
-    Stretch("constant", 180, 10, constant=True),
+    Stretch("constant", 180 + SETTLES, 10, constant=True),
     Stretch("nothing", 80, 0),
 )
 
