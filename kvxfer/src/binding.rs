@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use hmac::Mac;
 use x25519_dalek::{PublicKey, StaticSecret};
 
+use crate::key;
 use crate::ticket::{BadLength, Secret};
 
 /// One start's private key, X25519 (RFC 7748). Whoever has somebody else's ticket and not this cannot use it.
@@ -37,10 +37,7 @@ impl EndKey {
         if !shared.was_contributory() {
             return Err(NobodysKey);
         }
-        // HMAC pads a short key with zeros to its block
-        let mut block = [0; 64];
-        block[..PublicEnd::BYTES].copy_from_slice(shared.as_bytes());
-        let mut bound = Hmac::<Sha256>::new(&block.into());
+        let mut bound = key::hmac(&Secret(shared.to_bytes()));
         bound.update(b"tandem ticket of two ends");
         bound.update(&ticket.0);
         Ok(Secret(bound.finalize().into_bytes().into()))

@@ -33,7 +33,7 @@ impl fmt::Debug for TransferKey {
     }
 }
 
-fn hmac(secret: &Secret) -> Hmac<Sha256> {
+pub(crate) fn hmac(secret: &Secret) -> Hmac<Sha256> {
     // HMAC pads a short key with zeros to its block
     let mut block = [0; 64];
     block[..32].copy_from_slice(&secret.0);
